@@ -1,0 +1,30 @@
+"""Writing files so that nobody ever sees half of one."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+TEMPORARY = ".*.tmp"  # what a killed process may leave behind
+
+
+def write_atomically(path: str | Path, content: bytes | str) -> Path:
+    """Write a whole file or nothing: a temporary file beside it, flushed to the disk, then renamed over it.
+
+    On any failure (a full disk, a signal, a missing folder) the old file stays as it was and nothing new is left.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    return path
