@@ -1,0 +1,97 @@
+"""Pure functions on capsules: squash, lengths, losses and masking.
+
+Sabour, Frosst, Hinton, *Dynamic Routing Between Capsules*, NIPS 2017 (arXiv 1710.09829). Equation numbers are that
+paper's. Shape letters: B batch, J classes (parent capsules), D pose.
+"""
+
+import torch
+from torch import Tensor
+
+
+def length(s: Tensor, dim: int = -1) -> Tensor:
+    """Euclidean length of each capsule: the probability that the entity it stands for is present.
+
+    The norm's gradient at the zero vector is taken as zero, so that a blank patch cannot poison training with NaN.
+    """
+    return torch.linalg.vector_norm(s, dim=dim)
+
+
+def squash(s: Tensor, dim: int = -1) -> Tensor:
+    """Shrink each vector to a length in [0, 1) and keep its direction [Eq. 1].
+
+        squash(s) = |s|^2 / (1 + |s|^2) * s / |s|
+
+    Written as ``s * |s| / (1 + |s|^2)``: the same value without a division by |s|, hence exact (no epsilon) and, with
+    the norm's zero gradient at zero, differentiable everywhere with the correct derivative, 0, at the origin.
+
+    Shapes: any ``s``; the result has the same shape, ``dim`` is the pose axis.
+    """
+    norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
+    return s * (norm / (1 + norm * norm))
+
+
+def multi_hot(targets: Tensor, num_classes: int) -> Tensor:
+    """Targets (B,) of class numbers, or (B, J) already multi-hot -> (B, J) of zeros and ones, boolean."""
+    if targets.ndim == 1:
+        if targets.is_floating_point() or targets.dtype == torch.bool:
+            raise ValueError(
+                f"class numbers must be integers, got {targets.dtype}; multi-hot targets have shape (B, J)"
+            )
+        if not torch.compiler.is_compiling() and targets.numel():
+            low, high = int(targets.min()), int(targets.max())
+            if low < 0 or high >= num_classes:
+                wrong = low if low < 0 else high
+                raise ValueError(
+                    f"class number {wrong} is out of range: there are {num_classes} classes, 0 to {num_classes - 1}"
+                )
+        return targets[:, None] == torch.arange(num_classes, device=targets.device)
+    if targets.ndim == 2 and targets.shape[1] == num_classes:
+        return targets > 0.5 if targets.is_floating_point() else targets.bool()
+    raise ValueError(f"targets must have shape (B,) or (B, {num_classes}), got {tuple(targets.shape)}")
+
+
+def margin_loss(
+    lengths: Tensor, targets: Tensor, *, present: float = 0.9, absent: float = 0.1, down_weight: float = 0.5
+) -> Tensor:
+    """Margin loss [Eq. 4], summed over the classes, averaged over the batch.
+
+        L_k = T_k max(0, 0.9 - |v_k|)^2 + 0.5 (1 - T_k) max(0, |v_k| - 0.1)^2
+
+    Each class is judged by itself, so several may be present at once. ``lengths`` are raw capsule lengths: a softmax
+    over them would make the margins unreachable.
+
+    Shapes: ``lengths`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; result a scalar.
+    """
+    if lengths.ndim != 2:
+        raise ValueError(f"lengths must have shape (B, J), got {tuple(lengths.shape)}")
+    here = multi_hot(targets, lengths.shape[1])
+    if here.shape[0] != lengths.shape[0]:
+        raise ValueError(f"{lengths.shape[0]} examples but {here.shape[0]} targets")
+    too_short = (present - lengths).clamp_min(0).square()
+    too_long = (lengths - absent).clamp_min(0).square()
+    return torch.where(here, too_short, down_weight * too_long).sum(dim=1).mean()
+
+
+def reconstruction_loss(reconstruction: Tensor, images: Tensor, weight: float = 0.0005) -> Tensor:
+    """Squared differences *summed* over the pixels of an image, averaged over the batch, times 0.0005 [Section 4.1].
+
+    The sum matters: a mean over 784 pixels with the same weight is 784 times weaker and does nothing.
+    """
+    if reconstruction.shape != images.shape:
+        raise ValueError(
+            f"reconstruction {tuple(reconstruction.shape)} and images {tuple(images.shape)} differ in shape"
+        )
+    return weight * (reconstruction - images).square().flatten(1).sum(dim=1).mean()
+
+
+def mask_capsules(poses: Tensor, targets: Tensor | None = None) -> Tensor:
+    """Zero all capsules but the chosen ones, which is what the decoder sees.
+
+    With ``targets`` the labelled capsules stay (training), without them each example's longest one (testing: the true
+    label is not known then, and using it would flatter the reconstruction).
+
+    Shapes: ``poses`` (B, J, D); ``targets`` (B,) or (B, J) multi-hot; result (B, J, D).
+    """
+    if targets is None:
+        targets = length(poses).argmax(dim=1)  # (B,)
+    return poses * multi_hot(targets, poses.shape[1]).unsqueeze(-1)

@@ -1,0 +1,54 @@
+"""Fully connected capsules: every child votes for every parent with a matrix of its own [Eq. 2]."""
+
+import torch
+from torch import Tensor, nn
+
+from capsnet.routing import Routed, Routing, get
+
+
+class DenseCaps(nn.Module):
+    """Votes u_hat[j|i] = W[ij] u[i], then a routing.
+
+    The weights W and whatever tensors the routing declares (``routing.param_shapes``) are the layer's; the couplings
+    are nobody's: they are made anew for each example.
+
+    Args:
+        children, parents: their numbers I and J.
+        child_dim, parent_dim: their dimensions.
+        routing: a name or a routing object; dynamic routing has no bias by default, like the paper's text.
+
+    Shapes: u (B, I, child_dim), act and mask (B, I) -> pose (B, J, parent_dim), act (B, J).
+    """
+
+    def __init__(
+        self, children: int, parents: int, child_dim: int = 8, parent_dim: int = 16, routing: str | Routing = "dynamic"
+    ) -> None:
+        super().__init__()
+        self.routing = get(routing)
+        self.weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim))  # (I, J, D, K)
+        shapes = self.routing.param_shapes(children, parents, parent_dim)
+        self.routing_params = nn.ParameterDict({k: nn.Parameter(torch.zeros(shape)) for k, shape in shapes.items()})
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors start neutral, at zero."""
+        nn.init.normal_(self.weight, std=0.1)
+        for tensor in self.routing_params.values():
+            nn.init.zeros_(tensor)
+
+    def votes(self, u: Tensor) -> Tensor:
+        """(B, I, child_dim) -> (B, I, J, parent_dim), as one matrix product per child."""
+        I, J, D, K = self.weight.shape
+        if u.ndim != 3 or u.shape[1:] != (I, K):
+            raise ValueError(f"expected children of shape (B, {I}, {K}), got {tuple(u.shape)}")
+        votes = torch.bmm(u.transpose(0, 1), self.weight.reshape(I, J * D, K).transpose(1, 2))  # (I, B, J * D)
+        return votes.transpose(0, 1).unflatten(2, (J, D))
+
+    def forward(
+        self, u: Tensor, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
+    ) -> Routed:
+        return self.routing(self.votes(u), act, mask=mask, params=dict(self.routing_params.items()), trace=trace)
+
+    def extra_repr(self) -> str:
+        I, J, D, K = self.weight.shape
+        return f"{I} x {K}D -> {J} x {D}D, {self.routing}"

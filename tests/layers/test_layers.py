@@ -1,0 +1,103 @@
+"""Layers: where a capsule's numbers come from, what the votes are, any batch, any size."""
+
+import pytest
+import torch
+
+from capsnet.functional import squash
+from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
+
+
+def test_a_primary_capsule_s_numbers_come_from_one_position() -> None:
+    """Children are ordered (y, x, type) and channel = type * dim + d: checked against indexing by hand."""
+    layer = PrimaryCaps(3, types=4, dim=5, kernel_size=3, stride=2)
+    x = torch.randn(2, 3, 9, 11)
+    maps = layer.conv(x)  # (2, 20, 4, 5)
+    capsules = layer(x)
+    H, W, T = layer.grid(9, 11)
+    assert capsules.shape == (2, H * W * T, 5)
+    assert (H, W, T) == (4, 5, 4)
+    for y in range(H):
+        for x_ in range(W):
+            for kind in range(T):
+                numbers = torch.stack([maps[:, kind * 5 + d, y, x_] for d in range(5)], dim=1)
+                torch.testing.assert_close(capsules[:, (y * W + x_) * T + kind], squash(numbers))
+
+
+def test_changing_one_position_changes_only_its_capsules() -> None:
+    layer = PrimaryCaps(1, types=2, dim=4, kernel_size=1, stride=1)
+    x = torch.randn(1, 1, 3, 3)
+    y = x.clone()
+    y[0, 0, 1, 2] += 1
+    changed = (layer(x) != layer(y)).any(-1)[0].unflatten(0, (3, 3, 2)).any(-1)
+    assert changed.nonzero().tolist() == [[1, 2]]
+
+
+def test_primary_lengths_are_probabilities() -> None:
+    lengths = PrimaryCaps(2, types=3, dim=8)(10 * torch.randn(2, 2, 15, 15)).norm(dim=-1)
+    assert ((lengths >= 0) & (lengths < 1)).all()
+
+
+@pytest.mark.parametrize("B", [1, 3])
+def test_votes_are_w_times_u(B: int) -> None:
+    layer = DenseCaps(5, 3, child_dim=4, parent_dim=6)
+    u = torch.randn(B, 5, 4)
+    votes = layer.votes(u)
+    assert votes.shape == (B, 5, 3, 6)
+    for b in range(B):
+        for i in range(5):
+            for j in range(3):
+                torch.testing.assert_close(votes[b, i, j], layer.weight[i, j] @ u[b, i])
+
+
+def test_dense_has_no_bias_by_default_and_one_on_request() -> None:
+    from capsnet.routing import get
+
+    assert [name for name, _ in DenseCaps(5, 3).named_parameters()] == ["weight"]
+    layer = DenseCaps(5, 3, routing=get("dynamic", bias=True))
+    assert layer.routing_params["bias"].shape == (3, 16)
+    u = torch.randn(2, 5, 8)
+    before = layer(u).pose
+    with torch.no_grad():
+        layer.routing_params["bias"].fill_(1.0)
+    assert not torch.allclose(layer(u).pose, before)
+    layer(u).pose.sum().backward()
+    assert layer.routing_params["bias"].grad is not None
+
+
+def test_couplings_are_not_weights_and_nothing_is_stored() -> None:
+    layer = DenseCaps(5, 3)
+    assert set(layer.state_dict()) == {"weight"}
+    before = set(vars(layer))
+    layer(torch.randn(2, 5, 8), trace=True)
+    assert set(vars(layer)) == before
+
+
+def test_dense_gradcheck() -> None:
+    layer = DenseCaps(4, 2, child_dim=3, parent_dim=2).double()
+    u = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda u: layer(u).pose, u)
+    weight = torch.randn_like(layer.weight).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda w: torch.func.functional_call(layer, {"weight": w}, (u.detach(),)).pose, weight
+    )
+
+
+def test_wrong_children_are_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"expected children of shape \(B, 5, 8\), got \(2, 8, 5\)"):
+        DenseCaps(5, 3)(torch.randn(2, 8, 5))
+
+
+def test_layer_compiles() -> None:
+    layer = DenseCaps(5, 3)
+    u = torch.randn(2, 5, 8)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(u).pose, layer(u).pose)
+
+
+@pytest.mark.parametrize(("C", "H", "W"), [(1, 28, 28), (3, 5, 7)])
+def test_decoder_draws_pictures_in_range(C: int, H: int, W: int) -> None:
+    decoder = DenseDecoder(4, 6, C, H, W, widths=(10, 11))
+    drawn = decoder(torch.randn(1, 4, 6))
+    assert drawn.shape == (1, C, H, W)
+    assert ((drawn > 0) & (drawn < 1)).all()
+    assert [m.out_features for m in decoder.layers if isinstance(m, torch.nn.Linear)] == [10, 11, C * H * W]

@@ -1,0 +1,80 @@
+"""Finding routings by name, and what the contract refuses."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from capsnet import routing
+from capsnet.routing import _registry
+
+
+def test_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"unknown routing 'dinamic'.*'dynamic'.*Known: .*dynamic"):
+        routing.get("dinamic")
+
+
+def test_unknown_option_suggests_the_right_one() -> None:
+    with pytest.raises(ValueError, match="'iterations'"):
+        routing.get("dynamic", iteration=3)
+
+
+@pytest.mark.parametrize("iterations", [0, -1, 2.5, "3"])
+def test_iterations_must_be_a_positive_whole_number(iterations: object) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        routing.get("dynamic", iterations=iterations)
+
+
+def test_gradient_mode_is_checked() -> None:
+    with pytest.raises(ValueError, match='"all" or "last"'):
+        routing.get("dynamic", gradient="some")
+
+
+@pytest.mark.parametrize("name", routing.list_routings())
+def test_every_routing_rebuilds_from_its_options_and_describes_itself(name: str) -> None:
+    route = routing.get(name)
+    assert routing.get(name, **route.options()) == route
+    assert len(routing.describe(name)) > 5
+
+
+def test_a_new_routing_is_one_class_and_one_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_registry, "_ROUTINGS", dict(_registry._ROUTINGS))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Mean(routing.Routing):
+        """The mean of all votes."""
+
+        name: ClassVar[str] = "mean"
+
+        def route(self, votes, weights, edges, params, trace):
+            pose = votes.mean(dim=1)
+            return routing.Routed(pose, pose.norm(dim=-1))
+
+    routing.register(Mean)
+    assert routing.get("mean")(torch.ones(1, 2, 3, 4)).pose.shape == (1, 3, 4)
+    with pytest.raises(ValueError, match="registered already"):
+
+        @routing.register
+        class Other(Mean):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("votes", "extra", "message"),
+    [
+        (torch.rand(2, 3, 4), {}, r"\(B, I, J, D\)"),
+        (torch.ones(2, 3, 4, 5, dtype=torch.long), {}, "floating point"),
+        (torch.rand(2, 3, 4, 5), {"act": torch.rand(2, 4)}, "act must have shape"),
+        (torch.rand(2, 3, 4, 5), {"mask": torch.ones(3, 2, dtype=torch.bool)}, "mask must have shape"),
+        (torch.rand(2, 3, 4, 5), {"edges": torch.zeros(3, 4, dtype=torch.long)}, r"\(B, P, K, J, D\)"),
+        (
+            torch.rand(2, 3, 4, 5, 6),
+            {"edges": torch.zeros(3, 4, dtype=torch.long), "act": torch.rand(2)},
+            "act must have shape",
+        ),
+    ],
+)
+def test_wrong_shapes_are_one_sentence(votes: torch.Tensor, extra: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        routing.get("dynamic")(votes, **extra)
