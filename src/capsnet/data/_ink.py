@@ -1,0 +1,173 @@
+"""Find the ink in a picture of a digit: from pixels of any origin to a soft map, 1 on the stroke and 0 beside it.
+
+A phone photo of a pen digit on paper is the normal case: paper that is not white, light that falls off, a shadow,
+sensor noise, JPEG blocks, ruled lines, the edge of a table. In order: divide by a smooth fit of the paper; take away
+what is wider than any stroke (hard shadows, tables) by a morphological closing; threshold relative to the ink's own
+contrast; keep the components that make up the digit. Dark and light ink are both tried, and the better digit wins.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ._components import choose, label
+from ._filters import Plane, blur, max_filter
+from ._pixels import Pixels, resize
+
+WORK = 384  # longer side at which ink is looked for: a digit a tenth of the picture high still has 38 pixels
+FAINTEST = 0.08  # contrast below which nothing counts as ink
+SMALLEST = 40  # pixels at working size: less is a speck, not a digit
+
+
+def find_ink(pixels: Pixels) -> Plane:
+    """Return the soft ink map of the digit, at working size; ValueError if there is nothing to see.
+
+    Shapes: (H, W, 3) -> (h, w) with max(h, w) = WORK
+    """
+    pixels = _to_working_size(pixels)
+    score, ink = _search_both(pixels, _border_paper(pixels), local=False) if _is_two_tone(pixels) else (0.0, None)
+    if ink is None or score <= 0:
+        score, ink = _search_both(pixels, _fit_paper(pixels), local=True)
+    if score <= 0:
+        raise ValueError("no digit to be seen: the image is blank, or the ink too faint to tell from the paper")
+    return ink
+
+
+def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> tuple[float, Plane]:
+    """Try dark ink and light ink; the more convincing one counts."""
+    dark, light = _search(pixels, papers, local), _search(1 - pixels, 1 - papers, local)
+    return dark if dark[0] >= light[0] else light
+
+
+def _border(values: NDArray) -> NDArray:
+    return np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
+
+
+def _border_paper(pixels: Pixels) -> Pixels:
+    return np.broadcast_to(np.median(_border(pixels), axis=0), pixels.shape).astype(np.float32)
+
+
+def _is_two_tone(pixels: Pixels) -> bool:
+    """A drawing or a clean crop rather than a photo: most pixels are the border's colour, or far from it.
+
+    There the border says what paper is, even if the digit is cropped so tightly that no fit could tell.
+    """
+    distance = np.abs(pixels - _border_paper(pixels)).max(axis=2)
+    far = float(np.quantile(distance, 0.99))
+    return far > 0.3 and float(((distance < 0.04) | (distance > 0.7 * far)).mean()) > 0.6
+
+
+def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
+    """Look for ink darker than `papers` (and, if `local`, than its surroundings): a score, 0 for none, and the ink."""
+    # by the colour in which the ink stands out most; in the dark, differences are not blown up beyond threefold
+    flat = 1 - ((papers - pixels) / np.maximum(papers, 0.3)).max(axis=2)
+    contrast, noise = _stroke_contrast(flat, local)
+    contrast = _without_rules(contrast)
+    floor = max(FAINTEST, 5 * noise)
+    score, mask = _digit_mask(contrast, max(floor, 0.3 * _centre_peak(contrast)))
+    if score > 0:
+        score, mask = _digit_mask(contrast, max(floor, 0.4 * float(np.quantile(contrast[mask], 0.8))))
+    if score <= 0:
+        return 0.0, contrast
+    level = float(np.quantile(contrast[mask], 0.8))
+    return score, np.clip((contrast - 0.25 * level) / (0.5 * level), 0, 1) * max_filter(mask.astype(np.float32), 2, 2)
+
+
+def _to_working_size(pixels: Pixels) -> Pixels:
+    height, width = pixels.shape[:2]
+    factor = WORK / max(height, width)
+    size = (max(8, round(height * factor)), max(8, round(width * factor)))
+    resample = Image.Resampling.BICUBIC if factor > 1 else Image.Resampling.BOX
+    return np.clip(resize(pixels, size, resample=resample), 0, 1)
+
+
+def _fit_paper(pixels: Pixels) -> Pixels:
+    """Fit brightness as a quadratic in (x, y) per colour, robustly: ink, tables and specks are outliers to be ignored.
+
+    A quadratic is stiff enough not to follow a stroke, and bends enough for a lamp, a window and a vignette.
+    """
+    height, width = pixels.shape[:2]
+    small = resize(pixels, (max(8, height // 6), max(8, width // 6)), resample=Image.Resampling.BOX)
+    terms, centre = _terms(small.shape[0], small.shape[1])
+    values = small.reshape(-1, 3).astype(np.float64)
+    grey = values.mean(axis=1)
+    weight = centre * np.exp(-0.5 * ((grey - _weighted_median(grey, centre)) / 0.15) ** 2)
+    for _ in range(12):
+        root = np.sqrt(weight)[:, None]
+        fit = np.linalg.lstsq(terms * root, values * root, rcond=None)[0]
+        error = grey - (terms @ fit).mean(axis=1)
+        spread = max(0.01, 1.4826 * _weighted_median(np.abs(error), centre))
+        weight = centre * np.clip(1 - (error / (4 * spread)) ** 2, 0, None) ** 2 + 1e-9  # Tukey's biweight
+    full, _ = _terms(height, width)
+    return np.clip((full @ fit).reshape(height, width, 3), 0, 1).astype(np.float32)
+
+
+@lru_cache(maxsize=8)
+def _terms(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The monomials up to degree 2 on [-1, 1]^2, and a weight that favours the middle of the picture."""
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    y, x = y.ravel(), x.ravel()
+    return np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=1), np.exp(-0.5 * (x * x + y * y) / 0.8**2)
+
+
+def _weighted_median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])
+
+
+def _stroke_contrast(flat: Plane, local: bool) -> tuple[Plane, float]:
+    """How much darker than the paper each pixel is, and the noise of that: (H, W) in [0, 1], one number.
+
+    A stroke is darker than the fitted paper *and* darker than its surroundings. The closing knows the surroundings: it
+    fills whatever is narrower than a third of the picture, as strokes are, and leaves what is wider, as hard shadows
+    and tables are; the fit knows that the inside of a 0 is paper, whatever surrounds it.
+    """
+    calm = blur(flat, 1.0)
+    darker = 1 - calm
+    middle = float(np.median(darker))
+    below = (middle - darker)[darker < middle]
+    noise = 1.4826 * float(np.median(below)) if below.size else 0.0
+    contrast = darker - min(middle, 0.05)
+    if local:
+        radius = round(0.16 * min(flat.shape))
+        closed = np.maximum(-max_filter(-max_filter(calm, radius, radius), radius, radius), 0.05)
+        surround = (closed - calm) / closed
+        contrast = np.minimum(contrast, surround - min(float(np.median(surround)), 3 * noise))
+    return np.clip(contrast, 0, 1), noise if local else 0.0
+
+
+def _without_rules(contrast: Plane) -> Plane:
+    """Take out ruled and squared paper: what four fifths of a row or column share is not part of a digit.
+
+    Only where it is faint beside the ink: a tightly cropped 1 also fills its columns.
+    """
+    peak = _centre_peak(contrast)
+    for axis in (0, 1):
+        rule = np.quantile(contrast, 0.2, axis=axis, keepdims=True)
+        contrast = np.clip(contrast - np.where(rule < 0.5 * peak, rule, 0), 0, 1)
+    return contrast
+
+
+def _centre_peak(contrast: Plane) -> float:
+    """The contrast of the darkest strokes: the upper half per cent, counted mostly in the middle of the picture."""
+    _, centre = _terms(*contrast.shape)
+    visible = contrast.ravel() > FAINTEST
+    values, weight = contrast.ravel()[visible], centre[visible]
+    order = np.argsort(-values)
+    rank = int(np.searchsorted(np.cumsum(weight[order]), 0.005 * centre.sum()))
+    return float(values[order][rank]) if rank < len(values) else 0.0
+
+
+def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bool_]]:
+    """The components above a threshold that make up the digit, and how convincing they are."""
+    mask = contrast > threshold
+    if int(mask.sum()) < SMALLEST:
+        return 0.0, mask
+    labels, count = label(mask)
+    score, digit = choose(labels, count, contrast)
+    return (score if int(digit.sum()) >= SMALLEST else 0.0), digit

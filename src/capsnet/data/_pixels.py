@@ -1,0 +1,150 @@
+"""From whatever a person hands in (a file of any kind, a Pillow image, an array) to plain pixels: (H, W, 3) in [0, 1].
+
+Files come from strangers. Pillow's limits stay on (a decompression bomb is an error, a truncated file is an error), and
+every failure is one sentence that names the file.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+ImageLike: TypeAlias = str | Path | Image.Image | NDArray
+Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
+
+_DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # grey levels that do not fit 8 bits
+
+
+def name_of(image: ImageLike) -> str:
+    """What errors call this image."""
+    if isinstance(image, str | Path):
+        return str(image)
+    return "the array" if isinstance(image, np.ndarray) else str(getattr(image, "filename", "") or "the image")
+
+
+def read_pixels(image: ImageLike, *, enough: int | None = None) -> Pixels:
+    """Bring an image to RGB floats, upright and opaque.
+
+    `enough`: a size of the longer side beyond which detail is not needed, so that a 50-megapixel photo is reduced while
+    it is still bytes. Transparency is laid on white, or on black if what is opaque is light: a drawing stays visible.
+    """
+    name = name_of(image)
+    if isinstance(image, np.ndarray):
+        return _from_array(image, name)
+    if isinstance(image, str | Path):
+        path = Path(image).expanduser()
+        if not path.is_file():
+            found = "a folder" if path.is_dir() else "nothing"
+            raise FileNotFoundError(f"{path}: expected an image file, found {found}")
+        return _guarded(path, name, enough)
+    if not isinstance(image, Image.Image):
+        raise ValueError(f"expected a path, a Pillow image or an array, got {type(image).__name__}")
+    return _guarded(image, name, enough)
+
+
+def _guarded(source: Path | Image.Image, name: str, enough: int | None) -> Pixels:
+    """Decode with every way Pillow has of failing turned into a ValueError."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            if isinstance(source, Image.Image):
+                return _decode(source, enough)
+            with Image.open(source) as opened:
+                return _decode(opened, enough)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(f"{name}: the image is too large to be decoded safely ({error})") from error
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{name}: this is not an image in a format that Pillow knows") from error
+    except (OSError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error, MemoryError) as error:
+        raise ValueError(f"{name}: the image is damaged or incomplete ({error})") from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _decode(image: Image.Image, enough: int | None) -> Pixels:
+    if min(image.size) == 0:
+        raise ValueError("the image has no pixels")
+    if enough is not None:
+        image.draft("RGB", (enough, enough))  # lets a JPEG decode at 1/2, 1/4 or 1/8; others ignore it
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode in _DEEP:
+        return _grey(_scaled(np.asarray(upright)))
+    transparent = "A" in upright.getbands() or "a" in upright.getbands() or "transparency" in upright.info
+    flat = upright.convert("RGBA" if transparent else "RGB")
+    if enough is not None and (factor := max(flat.size) // enough) > 1:
+        flat = flat.reduce(factor)
+    return _opaque(np.asarray(flat, dtype=np.float32) / np.float32(255))
+
+
+def _from_array(array: NDArray, name: str) -> Pixels:
+    """Accept (H, W), (H, W, C) or (C, H, W) with C in 1, 3, 4; uint8, uint16, bool, or floats in [0, 1]."""
+    if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
+        array = array.transpose(1, 2, 0)
+    channels = array.shape[2] if array.ndim == 3 else 1
+    if array.ndim not in (2, 3) or channels not in (1, 3, 4) or 0 in array.shape:
+        raise ValueError(
+            f"{name}: expected shape (H, W), (H, W, C) or (C, H, W) with 1, 3 or 4 channels, found {array.shape}"
+        )
+    try:
+        values = _scaled(array)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return _grey(values.reshape(values.shape[:2])) if channels == 1 else _opaque(values)
+
+
+def _scaled(values: NDArray) -> NDArray[np.float32]:
+    """Map stored grey levels to [0, 1]: by the type where it tells the range, else by the smallest usual range."""
+    if values.dtype == np.bool_:
+        return values.astype(np.float32)
+    if values.dtype in (np.uint8, np.uint16):
+        return (values / np.iinfo(values.dtype).max).astype(np.float32)
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"expected numbers, found {values.dtype}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{int((~np.isfinite(values)).sum())} pixels are NaN or infinite")
+    low, high = float(values.min()), float(values.max())
+    limit = next((top for top in (1.0, 255.0, 65535.0) if high <= top), None)
+    if low < 0 or limit is None:
+        raise ValueError(f"pixels must lie in 0..1, 0..255 or 0..65535, found {low:g}..{high:g}")
+    if values.dtype.kind != "f" and limit == 1.0:
+        limit = 255.0  # integers 0 and 1 are two very dark greys, unless the type says bool
+    return (values / limit).astype(np.float32)
+
+
+def _grey(values: NDArray[np.float32]) -> Pixels:
+    return np.repeat(values[:, :, None], 3, axis=2)
+
+
+def _opaque(values: NDArray[np.float32]) -> Pixels:
+    """Lay (H, W, 3 or 4) on white, or on black if the opaque part is light."""
+    colour = values[:, :, :3]
+    if values.shape[2] == 3:
+        return np.ascontiguousarray(colour)
+    alpha = values[:, :, 3:]
+    covered = float(alpha.mean())
+    light = covered > 0 and float((colour * alpha).mean()) / covered > 0.5
+    paper = 0.0 if light and covered < 0.9 else 1.0  # nearly opaque images keep the usual white
+    return (colour * alpha + paper * (1 - alpha)).astype(np.float32)
+
+
+def resize(
+    values: NDArray[np.float32],
+    size: tuple[int, int],
+    *,
+    box: tuple[float, float, float, float] | None = None,
+    resample: Image.Resampling = Image.Resampling.BILINEAR,
+) -> NDArray[np.float32]:
+    """Resize (H, W) or (H, W, C) to `size` = (h, w) in floats, antialiased; `box` is (left, top, right, bottom)."""
+    planes = values[:, :, None] if values.ndim == 2 else values
+    height, width = size
+    out = [
+        np.asarray(Image.fromarray(np.ascontiguousarray(planes[:, :, c])).resize((width, height), resample, box=box))
+        for c in range(planes.shape[2])
+    ]
+    return out[0].astype(np.float32) if values.ndim == 2 else np.stack(out, axis=2).astype(np.float32)

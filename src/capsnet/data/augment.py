@@ -1,0 +1,108 @@
+"""Augmentation of whole batches, keyed by (seed, epoch, example): an example is bent the same way in whatever batch.
+
+Two paths. Integer shifts alone, as in the CapsNet paper (up to 2 pixels, zero fill), are an exact gather: no pixel
+value changes. As soon as rotation, scale or shear take part, everything including the shift goes into *one* bilinear
+sampling, so that an image is never interpolated twice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from . import keyed
+
+
+@dataclass(frozen=True)
+class Augment:
+    """How far images are moved and bent; every amount is a bound, drawn uniformly from [-amount, amount].
+
+    - shift: whole pixels, each axis on its own, zero fill
+    - rotate: degrees about the image centre
+    - scale: fraction, each axis on its own (0.1: between 0.9 and 1.1 of the size)
+    - shear: pixels to the side per pixel down
+    """
+
+    shift: int = 0
+    rotate: float = 0.0
+    scale: float = 0.0
+    shear: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shift, int) or isinstance(self.shift, bool) or self.shift < 0:
+            raise ValueError(f"shift must be a whole number of pixels, 0 or more, got {self.shift!r}")
+        for name, limit in (("rotate", 180.0), ("scale", 0.9), ("shear", 2.0)):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0 <= value <= limit):
+                raise ValueError(f"{name} must lie between 0 and {limit:g}, got {value!r}")
+
+    @property
+    def is_affine(self) -> bool:
+        return bool(self.rotate or self.scale or self.shear)
+
+    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+        """Augment images (B, C, H, W) of the examples `indices` (B,)."""
+        if len(images) == 0 or not (self.shift or self.is_affine):
+            return images
+        offsets = self.draw_shifts(seed, epoch, indices)
+        if not self.is_affine:
+            return shift_images(images, offsets, self.shift)
+        return warp_images(images, self.draw_maps(seed, epoch, indices), offsets)
+
+    def draw_shifts(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+        """Draw (down, right) in pixels per example. Shapes: (B,) -> (B, 2) int64"""
+        drawn = keyed.integers(seed, epoch, indices, 2, "augment.shift", -self.shift, self.shift + 1)
+        return torch.from_numpy(drawn)
+
+    def draw_maps(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+        """Draw the linear map of each example, on pixel coordinates (x right, y down) about the image centre.
+
+        Shear acts first, then scale, then rotation. Shapes: (B,) -> (B, 2, 2) float32
+        """
+        unit = 2 * keyed.uniform(seed, epoch, indices, 4, "augment.affine") - 1  # (B, 4)
+        angle = np.deg2rad(self.rotate * unit[:, 0])
+        wide, tall = 1 + self.scale * unit[:, 1], 1 + self.scale * unit[:, 2]
+        slant = self.shear * unit[:, 3]
+        cos, sin = np.cos(angle), np.sin(angle)
+        # [[cos, -sin], [sin, cos]] @ diag(wide, tall) @ [[1, slant], [0, 1]]
+        rows = [cos * wide, cos * wide * slant - sin * tall, sin * wide, sin * wide * slant + cos * tall]
+        return torch.from_numpy(np.stack(rows, axis=1).reshape(-1, 2, 2).astype(np.float32))
+
+
+def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
+    """Move each image down and right by whole pixels; what comes in is zero, what goes out is lost.
+
+    All windows of a padded image are one strided view, of which each example picks its own.
+
+    Shapes: images (B, C, H, W), offsets (B, 2) in -limit..limit -> (B, C, H, W)
+    """
+    height, width = images.shape[2:]
+    padded = F.pad(images, (limit, limit, limit, limit))
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2 limit + 1, 2 limit + 1, H, W), a view
+    start = limit - offsets.to(images.device)
+    return windows[torch.arange(len(images), device=images.device), :, start[:, 0], start[:, 1]].contiguous()
+
+
+def warp_images(images: Tensor, maps: Tensor, offsets: Tensor) -> Tensor:
+    """Apply each image's linear map about its centre, then its shift, in one bilinear sampling with zero fill.
+
+    Sampling asks where an *output* pixel came from, hence the inverse map; and `affine_grid` counts in half widths and
+    half heights, hence the factors that make a rotation a rotation on non-square images too.
+
+    Shapes: images (B, C, H, W), maps (B, 2, 2) on (x, y), offsets (B, 2) as (down, right) -> (B, C, H, W)
+    """
+    height, width = images.shape[2:]
+    half = torch.tensor([width / 2, height / 2], dtype=torch.float32)  # (2,) for x, y
+    inverse = torch.linalg.inv(maps.float())  # (B, 2, 2)
+    move = -(inverse @ offsets.flip(1).float().unsqueeze(2)).squeeze(2)  # (B, 2) in x, y pixels
+    theta = torch.cat([inverse * half[None, None, :] / half[None, :, None], (move / half).unsqueeze(2)], dim=2)
+    theta = theta.to(images.device, images.dtype)
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # (B, H, W, 2)
+    warped = F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return warped.clamp_(0, 1)  # rounding must not leave [0, 1]

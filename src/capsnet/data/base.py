@@ -1,0 +1,202 @@
+"""What a data set is: something that turns example indices into a batch of tensors, whole batches at a time.
+
+There is no loader process and no per-image work: a batch is one gather, one conversion and (if asked for) one
+augmentation. Order and augmentation are keyed by (seed, epoch, example index), so any batch of any epoch can be made
+without making the ones before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from . import keyed
+from .preprocess import Preprocess
+
+
+class Batch(NamedTuple):
+    """One batch, as every model takes it."""
+
+    images: Tensor  # (B, C, H, W) float32 in [0, 1]
+    targets: Tensor  # (B,) int64, or (B, J) float32 multi-hot
+    indices: Tensor  # (B,) int64: which examples of the data set these are
+
+
+class BatchTransform(Protocol):
+    """What may be passed as `augment`: a pure function of the images and their address."""
+
+    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: NDArray[np.int64]) -> Tensor: ...
+
+
+class Dataset:
+    """The contract. A new kind of data sets the four attributes and overrides `__len__` and `batch`, nothing else."""
+
+    name: str
+    class_names: tuple[str, ...]
+    image_size: tuple[int, int]  # (H, W)
+    channels: int
+    style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
+
+    @property
+    def preprocess(self) -> Preprocess | None:
+        """What turns any image file into an input of this kind, or None where no image file could."""
+        if self.channels not in (1, 3):
+            return None
+        height, width = self.image_size
+        return Preprocess(style=self.style, height=height, width=width, channels=self.channels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def batch(
+        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
+    ) -> Batch:
+        """Make the batch of these examples; `seed` and `epoch` only matter where something random is involved."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        height, width = self.image_size
+        return f"{self.name}: {len(self):,} images {self.channels}x{height}x{width}, {self.num_classes} classes"
+
+    def _check_indices(self, indices: ArrayLike) -> NDArray[np.int64]:
+        """Negative indices are refused: they would name the same example by another key."""
+        array = np.asarray(indices)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ValueError(f"indices must be one-dimensional integers, got shape {array.shape} of {array.dtype}")
+        if array.size and (int(array.min()) < 0 or int(array.max()) >= len(self)):
+            raise ValueError(f"indices must lie in 0..{len(self) - 1}, got {array.min()}..{array.max()}")
+        return array.astype(np.int64)
+
+
+class ArrayDataset(Dataset):
+    """A data set that fits in memory: images as stored (uint8, or floats in [0, 1]) and their targets.
+
+    The arrays are kept as they are (no copy, never written to); conversion to float happens per batch, which keeps
+    MNIST at 47 MB instead of 188.
+
+    Shapes: images (N, C, H, W); targets (N,) class numbers or (N, J) multi-hot
+    """
+
+    def __init__(
+        self, images: NDArray, targets: NDArray, class_names: Sequence[str] | None = None, *, name: str = "arrays"
+    ) -> None:
+        self.name = name
+        self.images = _check_images(np.asarray(images))
+        self.targets, self.class_names = _check_targets(np.asarray(targets), class_names, len(self.images))
+        self.channels = self.images.shape[1]
+        self.image_size = (self.images.shape[2], self.images.shape[3])
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(
+        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
+    ) -> Batch:
+        index = self._check_indices(indices)
+        images = torch.from_numpy(self.images.take(index, axis=0)).to(torch.float32)
+        if self.images.dtype == np.uint8:
+            images = images.div_(255)
+        if augment is not None:
+            images = augment(images, seed=seed, epoch=epoch, indices=index)
+        return Batch(images, torch.from_numpy(self.targets.take(index, axis=0)), torch.from_numpy(index))
+
+    def subset(self, indices: ArrayLike, *, name: str | None = None) -> ArrayDataset:
+        """Keep only these examples, in this order; they are numbered afresh from 0."""
+        index = self._check_indices(indices)
+        chosen = ArrayDataset(
+            self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
+        )
+        chosen.style = self.style
+        return chosen
+
+
+def _check_images(images: NDArray) -> NDArray:
+    if images.ndim != 4 or 0 in images.shape:
+        raise ValueError(f"images must be a non-empty array (N, C, H, W), got shape {images.shape}")
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype.kind != "f":
+        raise ValueError(f"images must be uint8, or floats in [0, 1], got {images.dtype}")
+    if np.isnan(images).any():
+        bad = np.isnan(images).any(axis=(1, 2, 3))
+        raise ValueError(f"{int(bad.sum())} of {len(images)} images contain NaN pixels, the first is {bad.argmax()}")
+    low, high = float(images.min()), float(images.max())
+    if low < 0 or high > 1:
+        raise ValueError(f"float images must lie in [0, 1], got values from {low:g} to {high:g}")
+    return images.astype(np.float32, copy=False)
+
+
+def _check_targets(targets: NDArray, class_names: Sequence[str] | None, count: int) -> tuple[NDArray, tuple[str, ...]]:
+    """Bring targets to int64 (N,) or float32 (N, J), and name the classes by their number if nobody did."""
+    if targets.ndim not in (1, 2) or len(targets) != count:
+        raise ValueError(f"{count} images need targets of shape ({count},) or ({count}, J), got {targets.shape}")
+    if targets.ndim == 2:
+        names = tuple(class_names) if class_names is not None else tuple(str(j) for j in range(targets.shape[1]))
+        if targets.shape[1] != len(names) or not names:
+            raise ValueError(f"multi-hot targets have {targets.shape[1]} columns for {len(names)} class names")
+        if not np.isin(targets, (0, 1)).all():
+            raise ValueError("multi-hot targets must be 0 or 1 everywhere")
+        return targets.astype(np.float32), names
+    if targets.dtype.kind not in "iu":
+        raise ValueError(f"class numbers must be integers, got {targets.dtype}")
+    low, high = int(targets.min()), int(targets.max())
+    names = tuple(class_names) if class_names is not None else tuple(str(j) for j in range(high + 1))
+    if low < 0 or high >= len(names):
+        raise ValueError(f"class numbers must lie in 0..{len(names) - 1}, got {low}..{high}")
+    return targets.astype(np.int64), names
+
+
+def num_batches(count: int | Dataset, batch_size: int, *, drop_last: bool = False) -> int:
+    """How many batches an epoch has."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    total = count if isinstance(count, int) else len(count)
+    return total // batch_size if drop_last else -(-total // batch_size)
+
+
+def batch_indices(
+    count: int,
+    batch_size: int,
+    *,
+    seed: int = 0,
+    epoch: int = 0,
+    shuffle: bool = False,
+    start: int = 0,
+    drop_last: bool = False,
+) -> Iterator[NDArray[np.int64]]:
+    """Yield which examples each batch of an epoch holds, from batch `start` on, without touching any pixels.
+
+    With N processes each takes its share of every array this yields, and the union is what one process would see.
+    """
+    total = num_batches(count, batch_size, drop_last=drop_last)
+    if not 0 <= start <= total:
+        raise ValueError(f"start must lie in 0..{total} (batches per epoch), got {start}")
+    order = keyed.permutation(seed, epoch, count) if shuffle else np.arange(count, dtype=np.int64)
+    return (order[i * batch_size : (i + 1) * batch_size] for i in range(start, total))
+
+
+def batches(
+    dataset: Dataset,
+    batch_size: int,
+    *,
+    seed: int = 0,
+    epoch: int = 0,
+    shuffle: bool = False,
+    augment: BatchTransform | None = None,
+    start: int = 0,
+    drop_last: bool = False,
+) -> Iterator[Batch]:
+    """Yield the batches of one epoch; `start` skips that many without making them, for an exact mid-epoch resume."""
+    order = batch_indices(
+        len(dataset), batch_size, seed=seed, epoch=epoch, shuffle=shuffle, start=start, drop_last=drop_last
+    )
+    return (dataset.batch(index, augment=augment, seed=seed, epoch=epoch) for index in order)

@@ -1,0 +1,91 @@
+"""From any image to what a model takes: the one preprocessing of `predict`, the web page and export.
+
+It is stored inside the weights file, so a model always sees pictures prepared as those it was trained on.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from ._frame import BOX, frame_ink
+from ._ink import WORK, find_ink
+from ._pixels import ImageLike, Pixels, name_of, read_pixels, resize
+
+Side = Annotated[int, Field(ge=8, le=4096)]
+
+
+class Preprocess(BaseModel):
+    """How an image becomes a tensor (C, H, W), float32 in [0, 1].
+
+    - "digit": ink is found (dark on light or light on dark, photo or drawing), cropped, scaled into the middle 20/28 of
+      the frame and centred by mass, white on black: as MNIST was made. An image that already is so stays as it is.
+    - "plain": the colours as they are, resized to cover the frame with the aspect ratio kept, cropped in the middle.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    style: Literal["digit", "plain"] = "digit"
+    height: Side = 28
+    width: Side = 28
+    channels: Literal[1, 3] = 1
+
+    def __call__(self, image: ImageLike) -> Tensor:
+        """Prepare one image: a path, a Pillow image, or an array (H, W), (H, W, C) or (C, H, W).
+
+        ValueError says what is wrong with it, FileNotFoundError that there is none.
+        """
+        pixels = read_pixels(image, enough=2 * WORK if self.style == "digit" else None)
+        planes = self._digit(pixels, name_of(image)) if self.style == "digit" else self._plain(pixels, name_of(image))
+        return torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32))
+
+    def _digit(self, pixels: Pixels, name: str) -> NDArray[np.float32]:
+        if min(pixels.shape[:2]) < 8:
+            height, width = pixels.shape[:2]
+            raise ValueError(f"{name}: a digit needs at least 8x8 pixels, the image has {height}x{width}")
+        try:
+            framed = already_framed(pixels, self.height, self.width)
+            if framed is None:
+                framed = frame_ink(find_ink(pixels), self.height, self.width)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        return np.repeat(framed[None], self.channels, axis=0)
+
+    def _plain(self, pixels: Pixels, name: str) -> NDArray[np.float32]:
+        height, width = pixels.shape[:2]
+        if min(height, width) < 2:
+            raise ValueError(f"{name}: an image needs at least 2x2 pixels, this one has {height}x{width}")
+        if self.channels == 1:
+            pixels = (pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32))[:, :, None]  # ITU-R 601, as Pillow
+        scale = min(height / self.height, width / self.width)
+        high, wide = scale * self.height, scale * self.width
+        top, left = (height - high) / 2, (width - wide) / 2
+        resized = resize(pixels, (self.height, self.width), box=(left, top, left + wide, top + high))
+        return np.clip(resized, 0, 1).transpose(2, 0, 1)
+
+
+def already_framed(pixels: Pixels, height: int, width: int) -> NDArray[np.float32] | None:
+    """Recognise an image that is in MNIST's format already (either polarity), and hand it back white on black.
+
+    Resampling what was resampled once would only blur it. The signs: the frame's size, an empty margin, the full range
+    of grey, and a centre of mass in the middle.
+    """
+    if pixels.shape[:2] != (height, width):
+        return None
+    grey = pixels.mean(axis=2)
+    margin = max(1, round((1 - BOX) / 2 * 0.4 * min(height, width)))  # of MNIST's 4 pixels, some digits need two
+    border = np.ones((height, width), dtype=bool)
+    border[margin:-margin, margin:-margin] = False
+    if grey[border].mean() > 0.5:
+        grey = 1 - grey
+    if grey[border].max() > 0.1 or grey.max() < 0.9:
+        return None
+    mass = float(grey.sum())
+    y = float((grey.sum(axis=1) * np.arange(height)).sum()) / mass - height / 2  # as MNIST: zero is pixel (14, 14)
+    x = float((grey.sum(axis=0) * np.arange(width)).sum()) / mass - width / 2
+    return grey if max(abs(y) / height, abs(x) / width) < 1.2 / 28 else None

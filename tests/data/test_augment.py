@@ -1,0 +1,124 @@
+"""Augmentation: exact where it can be, keyed always."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from capsnet.data import ArrayDataset, Augment
+from capsnet.data.augment import shift_images, warp_images
+
+FULL = Augment(shift=2, rotate=20, scale=0.2, shear=0.2)
+EYE = torch.eye(2)
+
+
+def some_images(count: int = 7, channels: int = 3, height: int = 9, width: int = 6) -> torch.Tensor:
+    return torch.rand(count, channels, height, width, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("augment", [Augment(shift=2), FULL])
+def test_an_example_does_not_depend_on_its_batch(augment: Augment) -> None:
+    images, index = some_images(), np.array([5, 90, 7, 1000, 3, 10_000_000, 11])
+    whole = augment(images, seed=1, epoch=2, indices=index)
+    pick = [4, 0, 5]
+    part = augment(images[pick], seed=1, epoch=2, indices=index[pick])
+    assert torch.equal(part, whole[pick])
+    assert whole.shape == images.shape
+    assert not torch.equal(whole, augment(images, seed=1, epoch=3, indices=index))
+    assert not torch.equal(whole, augment(images, seed=2, epoch=2, indices=index))
+
+
+def test_shift_equals_a_loop() -> None:
+    images, index = some_images(), np.arange(7) * 13
+    augment = Augment(shift=2)
+    offsets = augment.draw_shifts(4, 5, index)
+    assert len(set(map(tuple, offsets.tolist()))) > 3
+    result = augment(images, seed=4, epoch=5, indices=index)
+    for image, (down, right), moved in zip(images, offsets.tolist(), result, strict=True):
+        expected = torch.zeros_like(image)
+        for y in range(9):
+            for x in range(6):
+                if 0 <= y - down < 9 and 0 <= x - right < 6:
+                    expected[:, y, x] = image[:, y - down, x - right]
+        assert torch.equal(moved, expected)
+
+
+def test_shifts_are_uniform_and_axes_independent() -> None:
+    offsets = Augment(shift=2).draw_shifts(0, 0, np.arange(50_000))
+    counts = torch.bincount((offsets[:, 0] + 2) * 5 + offsets[:, 1] + 2, minlength=25)
+    assert int((counts - 2000).abs().max()) < 240  # 25 cells, standard deviation 44
+
+
+def test_zero_augment_is_the_identity() -> None:
+    images = some_images()
+    assert Augment()(images, seed=0, epoch=0, indices=np.arange(7)) is images
+    assert FULL(images[:0], seed=0, epoch=0, indices=[]).shape == (0, 3, 9, 6)
+
+
+def test_identity_map_changes_nothing() -> None:
+    images = some_images()
+    same = warp_images(images, EYE.expand(7, 2, 2), torch.zeros(7, 2, dtype=torch.int64))
+    torch.testing.assert_close(same, images, atol=1e-5, rtol=0)
+
+
+def test_warped_shift_equals_exact_shift() -> None:
+    images, offsets = some_images(), Augment(shift=2).draw_shifts(1, 1, np.arange(7))
+    warped = warp_images(images, EYE.expand(7, 2, 2), offsets)
+    torch.testing.assert_close(warped, shift_images(images, offsets, 2), atol=1e-5, rtol=0)
+
+
+def test_quarter_turn() -> None:
+    """A positive angle turns x (right) into y (down): clockwise on the screen; about the centre, non-square or not."""
+    images = some_images(height=8, width=8)
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).expand(7, 2, 2)
+    turned = warp_images(images, turn, torch.zeros(7, 2, dtype=torch.int64))
+    torch.testing.assert_close(turned, torch.rot90(images, -1, (2, 3)), atol=1e-5, rtol=0)
+    tall = torch.zeros(1, 1, 9, 5)
+    tall[0, 0, 4, 3] = 1  # one to the right of the centre
+    result = warp_images(tall, turn[:1], torch.zeros(1, 2, dtype=torch.int64))
+    assert result[0, 0, 5, 2] == pytest.approx(1, abs=1e-5)  # one below it
+
+
+def test_doubling_the_width() -> None:
+    image = torch.zeros(1, 1, 6, 8)
+    image[:, :, 2:4, 3:5] = 1  # two wide
+    wide = warp_images(image, torch.tensor([[[2.0, 0.0], [0.0, 1.0]]]), torch.zeros(1, 2, dtype=torch.int64))
+    assert wide[0, 0, 2].tolist() == pytest.approx([0, 0.25, 0.75, 1, 1, 0.75, 0.25, 0], abs=1e-5)
+    assert wide.sum().item() == pytest.approx(8, abs=1e-4)
+
+
+def test_drawn_maps_stay_within_their_bounds() -> None:
+    index = np.arange(4000)
+    turns = Augment(rotate=30).draw_maps(0, 0, index)
+    angles = torch.rad2deg(torch.atan2(turns[:, 1, 0], turns[:, 0, 0]))
+    assert angles.abs().max() <= 30.001
+    assert angles.min() < -29
+    assert angles.max() > 29
+    assert abs(angles.mean()) < 1.5
+    torch.testing.assert_close(torch.linalg.det(turns), torch.ones(4000))
+    scales = Augment(scale=0.1).draw_maps(0, 0, index)
+    assert torch.equal(scales[:, 0, 1], torch.zeros(4000))
+    assert 0.9 <= scales[:, 0, 0].min() < 0.905
+    assert abs(np.corrcoef(scales[:, 0, 0], scales[:, 1, 1])[0, 1]) < 0.08
+    slants = Augment(shear=0.3).draw_maps(0, 0, index)
+    assert 0.29 < slants[:, 0, 1].max() <= 0.3001
+    assert torch.equal(slants[:, 1, 0], torch.zeros(4000))
+
+
+def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
+    batch = digits.batch(np.arange(256), augment=Augment(shift=2, rotate=15, scale=0.1, shear=0.1))
+    plain = digits.batch(np.arange(256))
+    assert batch.images.min() >= 0
+    assert batch.images.max() <= 1
+    assert batch.images.sum().item() == pytest.approx(plain.images.sum().item(), rel=0.03)
+    assert (batch.images - plain.images).abs().mean() > 0.02
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"shift": -1}, {"shift": 1.5}, {"shift": True}, {"rotate": 181.0}, {"scale": 1.0}, {"shear": float("nan")}],
+)
+def test_bad_amounts(wrong: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Augment(**wrong)
