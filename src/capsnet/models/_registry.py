@@ -1,0 +1,61 @@
+"""The names of the models, and how to build one."""
+
+import inspect
+from typing import Any, NamedTuple
+
+from capsnet._names import check_name
+from capsnet.models.base import Model
+
+
+class Entry(NamedTuple):
+    """A registered name: the class, what it changes of the class's defaults, and one line for people."""
+
+    build: type[Model]
+    defaults: dict[str, Any]
+    summary: str
+
+
+_MODELS: dict[str, Entry] = {}
+
+
+def register(name: str, build: type[Model], summary: str, **defaults: Any) -> None:
+    """Make a model known: a class under a name, with other defaults if given."""
+    if name in _MODELS:
+        raise ValueError(f"a model named {name!r} is registered already")
+    _MODELS[name] = Entry(build, defaults, summary)
+
+
+def list_models() -> list[str]:
+    """The names that ``create_model`` knows."""
+    return sorted(_MODELS)
+
+
+def describe(name: str) -> str:
+    """One line about a model."""
+    return _find(name).summary
+
+
+def model_options(name: str) -> dict[str, Any]:
+    """What ``create_model(name)`` takes, with the values it has if nothing is said."""
+    entry = _find(name)
+    parameters = inspect.signature(entry.build.__init__).parameters
+    return {k: p.default for k, p in parameters.items() if k != "self"} | entry.defaults
+
+
+def create_model(name: str, **options: Any) -> Model:
+    """Build a registered model: ``create_model("capsnet", image_size=(28, 28), iterations=3)``.
+
+    The model remembers every option, given or not, in ``model.config``, so that its weights can be loaded again even
+    after a default has changed.
+    """
+    known = model_options(name)
+    for option in options:
+        check_name(f"option of {name}", option, known)
+    config: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (known | options).items()}
+    model = _find(name).build(**config)
+    model.config = {"name": name, **config}
+    return model
+
+
+def _find(name: str) -> Entry:
+    return _MODELS[check_name("model", name, list_models())]

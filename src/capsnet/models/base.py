@@ -1,0 +1,71 @@
+"""What every model answers, and how: one output, one loss, one way to decode."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from capsnet.routing import Trace
+
+
+class Output(NamedTuple):
+    """A model's answer. ``lengths`` (B, J) says how present each class is, whatever the model calls it inside."""
+
+    lengths: Tensor
+    poses: Tensor | None = None  # (B, J, D)
+    reconstruction: Tensor | None = None  # (B, C, H, W)
+    logits: Tensor | None = None  # (B, J)
+    trace: Trace | None = None
+
+
+class Loss(NamedTuple):
+    """The number to minimise, and the named parts it is the sum of."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+
+class Model(nn.Module):
+    """Base class of all models.
+
+    ``config`` rebuilds the model (``create_model(**config)``). ``class_names`` and ``preprocessing`` travel with the
+    weights, so that a file of weights can be used by somebody who has nothing else.
+    """
+
+    def __init__(self, image_size: tuple[int, int], in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        height, width = image_size
+        for what, value in (("height", height), ("width", width), ("channels", in_channels), ("classes", num_classes)):
+            if value < 1:
+                raise ValueError(f"the number of {what} must be at least 1, got {value}")
+        self.image_size = (int(height), int(width))
+        self.in_channels = in_channels
+        self.num_classes = num_classes
+        self.config: dict[str, Any] = {}
+        self.class_names = tuple(str(k) for k in range(num_classes))
+        self.preprocessing: dict[str, Any] = {}
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        """Images (B, C, H, W) in [0, 1] -> ``Output``. ``labels`` (B,) or (B, J) choose which capsules are decoded."""
+        raise NotImplementedError
+
+    def loss(self, output: Output, targets: Tensor, images: Tensor) -> Loss:
+        """The model's own objective for ``targets`` (B,) or (B, J) multi-hot."""
+        raise NotImplementedError
+
+    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Poses (B, J, D) as pictures: classes (B,) -> (B, C, H, W), classes (B, K) -> (B, K, C, H, W)."""
+        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no decoder: build it with decoder=True")
+
+    def num_parameters(self) -> int:
+        """How many trainable numbers the model has."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+    def check_images(self, images: Tensor) -> None:
+        """Refuse images that the model cannot take, in one sentence."""
+        expected = (self.in_channels, *self.image_size)
+        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(
+                f"expected images of shape (B, {', '.join(map(str, expected))}), got {tuple(images.shape)}"
+            )
+        if not images.is_floating_point():
+            raise ValueError(f"expected floating-point images in [0, 1], got {images.dtype}: divide pixels by 255")

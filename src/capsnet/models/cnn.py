@@ -1,0 +1,64 @@
+"""Plain convolutional networks to compare with: the paper's baseline and relatives [Section 5, Section 6]."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from capsnet.functional import multi_hot
+from capsnet.models.base import Loss, Model, Output
+
+
+class CNN(Model):
+    """Convolutions of stride 1 with SAME padding, fully connected layers, dropout, class scores.
+
+    The defaults are the paper's MNIST baseline: 5x5 x 256, 256, 128 without pooling, FC 328 and 192: 35,445,522
+    parameters. ``pool`` adds 2x2 max-pooling after each convolution, as in the paper's MultiMNIST baseline.
+    ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax).
+    """
+
+    def __init__(
+        self,
+        image_size: tuple[int, int] = (28, 28),
+        in_channels: int = 1,
+        num_classes: int = 10,
+        channels: tuple[int, ...] = (256, 256, 128),
+        kernel_sizes: tuple[int, ...] = (5, 5, 5),
+        widths: tuple[int, ...] = (328, 192),
+        pool: bool = False,
+        dropout: float = 0.5,
+        multi_label: bool = False,
+    ) -> None:
+        super().__init__(image_size, in_channels, num_classes)
+        if len(channels) != len(kernel_sizes):
+            raise ValueError(f"{len(channels)} convolutions but {len(kernel_sizes)} kernel sizes")
+        self.multi_label = multi_label
+        height, width = self.image_size
+        blocks: list[nn.Module] = []
+        for inputs, outputs, kernel in zip((in_channels, *channels), channels, kernel_sizes, strict=False):
+            blocks += [nn.Conv2d(inputs, outputs, kernel, padding="same"), nn.ReLU()]
+            if pool:
+                blocks.append(nn.MaxPool2d(2))
+                height, width = height // 2, width // 2
+        if min(height, width) < 1:
+            raise ValueError(f"images of {image_size[0]} x {image_size[1]} are too small to pool {len(channels)} times")
+        self.features = nn.Sequential(*blocks)
+        sizes = ((channels[-1] if channels else in_channels) * height * width, *widths)
+        dense = [m for i, o in pairwise(sizes) for m in (nn.Linear(i, o), nn.ReLU())]
+        self.head = nn.Sequential(nn.Flatten(), *dense, nn.Dropout(dropout), nn.Linear(sizes[-1], num_classes))
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        self.check_images(images)
+        logits = self.head(self.features(images))  # (B, J)
+        return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
+
+    def loss(self, output: Output, targets: Tensor, images: Tensor) -> Loss:
+        """Cross-entropy: over the classes, or class by class with ``multi_label``."""
+        assert output.logits is not None
+        wanted = multi_hot(targets, self.num_classes).to(output.logits.dtype)
+        if self.multi_label:
+            entropy = nn.functional.binary_cross_entropy_with_logits(output.logits, wanted, reduction="none").sum(1)
+        else:
+            entropy = -(wanted * output.logits.log_softmax(dim=1)).sum(dim=1)
+        total = torch.mean(entropy)
+        return Loss(total, {"cross_entropy": total})

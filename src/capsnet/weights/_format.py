@@ -1,0 +1,86 @@
+"""Weights as files: safetensors whose metadata says everything needed to use them.
+
+The metadata holds the model's config, its class names and its preprocessing, so a file is enough. Loading runs no code
+from the file.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from capsnet._files import write_atomically
+from capsnet.models import Model, create_model
+
+FORMAT = "capsnet-weights-1"
+
+
+def save(
+    model: Model, path: str | Path, *, dtype: torch.dtype | None = None, card: dict[str, Any] | None = None
+) -> Path:
+    """Write a model to one self-contained file.
+
+    Args:
+        dtype: store floating-point tensors in this type (``torch.float16`` halves the file); None keeps them.
+        card: anything JSON-able about where the weights come from (command, seed, accuracy, ...).
+    """
+    if not model.config:
+        raise ValueError("only models made by create_model can be saved: this one does not know how to be rebuilt")
+    tensors = {
+        name: (t.to(dtype) if dtype is not None and t.is_floating_point() else t).detach().cpu().contiguous()
+        for name, t in model.state_dict().items()
+    }
+    about = {
+        "config": model.config,
+        "class_names": list(model.class_names),
+        "preprocessing": model.preprocessing,
+        "card": card or {},
+    }
+    # one entry, because safetensors writes several in random order and equal weights shall give equal files
+    return write_atomically(path, serialise(tensors, {FORMAT: json.dumps(about)}))
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """What a file of weights says about itself: ``config``, ``class_names``, ``preprocessing``, ``card``."""
+    path = Path(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no weights file {path}") from None
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
+    if FORMAT not in metadata:
+        found = ", ".join(metadata) or "nothing"
+        raise ValueError(f"{path} was not written by capsnet: its metadata has {found} instead of {FORMAT}")
+    return json.loads(metadata[FORMAT])
+
+
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a file, on the CPU, floating-point ones as float32."""
+    with safe_open(Path(path), framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+
+
+def load_file(path: str | Path) -> Model:
+    """The model that a file describes, with its weights, ready for use (in evaluation mode)."""
+    about = read_metadata(path)
+    model = create_model(**about["config"])
+    tensors = read_tensors(path)
+    own = model.state_dict()
+    wrong = [name for name in own.keys() | tensors.keys() if name not in own or name not in tensors]
+    wrong += [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
+    if wrong:
+        raise ValueError(
+            f"{path} does not fit the model {about['config']['name']!r} that it names: "
+            f"{len(wrong)} tensors differ, {sorted(wrong)[0]!r} among them"
+        )
+    model.load_state_dict(tensors)
+    model.class_names = tuple(about["class_names"])
+    model.preprocessing = about["preprocessing"]
+    return model.eval()

@@ -1,0 +1,59 @@
+"""One resolver for every place where a model is asked for: a shipped name, a file of weights or a run folder."""
+
+import difflib
+from pathlib import Path
+
+from torch import nn
+
+from capsnet.models import Model
+from capsnet.weights._format import load_file, read_metadata, read_tensors
+
+SHIPPED = Path(__file__).parent / "shipped"
+RUN_WEIGHTS = "model.safetensors"
+
+
+def list_weights() -> list[str]:
+    """The names of the trained models that come with the package."""
+    return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+
+
+def resolve(name_or_path: str | Path) -> Path:
+    """The file of weights meant by a shipped name, a file or a run folder."""
+    path = Path(name_or_path)
+    if str(name_or_path) in list_weights():
+        return SHIPPED / f"{name_or_path}.safetensors"
+    if path.is_dir():
+        if (path / RUN_WEIGHTS).is_file():
+            return path / RUN_WEIGHTS
+        if (path / "checkpoint.pt").is_file():
+            raise ValueError(f"the run in {path} is not finished: resume it with --resume {path}")
+        raise ValueError(f"{path} is not a run folder: it has no {RUN_WEIGHTS}")
+    if path.is_file():
+        return path
+    near = difflib.get_close_matches(str(name_or_path), list_weights(), 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise FileNotFoundError(
+        f"no model {str(name_or_path)!r}: neither a file, nor a run folder, nor one of the shipped models "
+        f"({', '.join(list_weights()) or 'none'}).{hint}"
+    )
+
+
+def load(name_or_path: str | Path) -> Model:
+    """A trained model by shipped name, file of weights or run folder, in evaluation mode on the CPU."""
+    return load_file(resolve(name_or_path))
+
+
+def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
+    """Start ``model`` from trained weights: copy every tensor that fits, return the names of those that do not.
+
+    That is fine-tuning: with another number of classes the class capsules and the decoder start anew, what comes before
+    is kept. Nothing fitting at all is an error, because then it is another network.
+    """
+    path = resolve(name_or_path)
+    read_metadata(path)
+    tensors, own = read_tensors(path), model.state_dict()
+    fitting = {name: t for name, t in tensors.items() if name in own and own[name].shape == t.shape}
+    if not fitting:
+        raise ValueError(f"no weight of {path} fits this model: it is another network")
+    model.load_state_dict(fitting, strict=False)
+    return sorted(own.keys() - fitting.keys())

@@ -1,0 +1,184 @@
+"""Models: the paper's parameter counts to the last number, one contract for all, and any size."""
+
+import pytest
+import torch
+
+import capsnet
+from capsnet import functional as F
+from capsnet.models import describe, model_options
+
+SMALL = {
+    "capsnet": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
+    "capsnet-small": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
+    "baseline-cnn": {"channels": (4, 4, 4), "widths": (8, 8)},
+    "cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},
+}
+
+
+def build(name: str, **options) -> capsnet.Model:
+    return capsnet.create_model(name, **(SMALL.get(name, {}) | options)).eval()
+
+
+def test_the_papers_parameter_counts() -> None:
+    assert capsnet.create_model("capsnet").num_parameters() == 8_215_568
+    assert capsnet.create_model("capsnet", decoder=False).num_parameters() == 6_804_224
+    assert capsnet.create_model("capsnet", image_size=(36, 36)).num_parameters() == 11_361_808
+    assert capsnet.create_model("baseline-cnn").num_parameters() == 35_445_522
+
+
+def test_the_papers_shapes() -> None:
+    model = capsnet.create_model(
+        "capsnet", image_size=(28, 28), in_channels=1, num_classes=10, routing="dynamic", iterations=3, decoder=True
+    )
+    output = model(torch.rand(2, 1, 28, 28), trace=True)
+    assert output.lengths.shape == (2, 10)
+    assert output.poses is not None
+    assert output.poses.shape == (2, 10, 16)
+    assert output.trace is not None
+    assert output.trace.couplings.shape == (3, 2, 1152, 10)
+    assert output.trace.grid == (6, 6, 32)
+    assert {name: tuple(p.shape) for name, p in model.named_parameters() if p.ndim > 1} == {
+        "conv.weight": (256, 1, 9, 9),
+        "primary.conv.weight": (256, 256, 9, 9),
+        "classes.weight": (1152, 10, 16, 8),
+        "decoder.layers.0.weight": (512, 160),
+        "decoder.layers.2.weight": (1024, 512),
+        "decoder.layers.4.weight": (784, 1024),
+    }
+
+
+@pytest.mark.parametrize("name", capsnet.list_models())
+@pytest.mark.parametrize(("B", "C", "size", "J"), [(1, 1, (28, 28), 10), (3, 3, (21, 30), 2), (2, 2, (17, 17), 1)])
+def test_every_model_answers_the_same_way(name: str, B: int, C: int, size: tuple[int, int], J: int) -> None:
+    model = build(name, in_channels=C, image_size=size, num_classes=J)
+    images = torch.rand(B, C, *size)
+    labels = torch.arange(B) % J
+    for given in (None, labels, torch.nn.functional.one_hot(labels, J)):
+        output = model(images, given)
+        assert output.lengths.shape == (B, J)
+        assert ((output.lengths >= 0) & (output.lengths <= 1)).all()
+        if output.reconstruction is not None:
+            assert output.reconstruction.shape == images.shape
+    for targets in (labels, torch.nn.functional.one_hot(labels, J).float()):
+        total, parts = model.loss(model(images, targets), targets, images)
+        assert total.ndim == 0
+        torch.testing.assert_close(total, torch.stack(list(parts.values())).sum())
+    total.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_every_model_is_described_rebuilt_and_independent_of_its_neighbours(name: str) -> None:
+    assert len(describe(name)) > 10
+    model = build(name)
+    assert set(model.config) == {"name", *model_options(name)}
+    again = capsnet.create_model(**model.config)
+    assert [p.shape for p in again.parameters()] == [p.shape for p in model.parameters()]
+    images = torch.rand(4, 1, 28, 28)
+    together = model(images).lengths
+    alone = torch.cat([model(images[b : b + 1]).lengths for b in range(4)])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_every_model_compiles(name: str) -> None:
+    model = build(name)
+    images = torch.rand(2, 1, 28, 28)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(images).lengths, model(images).lengths)
+
+
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_every_model_learns_eight_images(name: str) -> None:
+    model = build(name, num_classes=2).train()
+    images, labels = torch.rand(8, 1, 28, 28), torch.arange(8) % 2
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    first = last = 0.0
+    for step in range(60):
+        loss = model.loss(model(images, labels), labels, images).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        first, last = (loss.item(), last) if step == 0 else (first, loss.item())
+    assert last < 0.7 * first
+
+
+def test_the_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> None:
+    images, labels = torch.rand(3, 1, 20, 22), torch.tensor([0, 1, 2])
+    output = tiny(images, labels)
+    total, parts = tiny.loss(output, labels, images)
+    assert output.reconstruction is not None
+    torch.testing.assert_close(parts["margin"], F.margin_loss(output.lengths, labels))
+    expected = 0.0005 * (output.reconstruction - images).square().sum() / 3
+    torch.testing.assert_close(parts["reconstruction"], expected)
+    torch.testing.assert_close(total, parts["margin"] + expected)
+
+
+def test_without_labels_the_longest_capsule_is_decoded_not_the_true_one(tiny: capsnet.Model) -> None:
+    images = torch.rand(4, 1, 20, 22)
+    output = tiny(images)
+    assert output.poses is not None
+    assert output.reconstruction is not None
+    longest = output.lengths.argmax(1)
+    torch.testing.assert_close(output.reconstruction, tiny.decode(output.poses, longest))
+    wrong = tiny(images, (longest + 1) % 3).reconstruction
+    assert not torch.equal(output.reconstruction, wrong)
+
+
+def test_decode_gives_one_picture_per_chosen_capsule(tiny: capsnet.Model) -> None:
+    poses = torch.randn(2, 3, 16)
+    both = tiny.decode(poses, torch.tensor([[0, 2], [1, 1]]))
+    assert both.shape == (2, 2, 1, 20, 22)
+    torch.testing.assert_close(both[:, 0], tiny.decode(poses, torch.tensor([0, 1])))
+    torch.testing.assert_close(both[:, 1], tiny.decode(poses, torch.tensor([2, 1])))
+
+
+def test_iterations_reach_the_routing() -> None:
+    one, three = build("capsnet", iterations=1), build("capsnet", iterations=3)
+    three.load_state_dict(one.state_dict())
+    images = torch.rand(2, 1, 28, 28)
+    assert not torch.equal(one(images).lengths, three(images).lengths)
+    trace = one(images, trace=True).trace
+    assert trace is not None
+    assert len(trace.couplings) == 1
+
+
+def test_blank_images_have_finite_gradients(tiny: capsnet.Model) -> None:
+    """With zero biases a blank image gives zero vectors everywhere: the place where squash used to give NaN."""
+    with torch.no_grad():
+        for name, p in tiny.named_parameters():
+            if name.endswith("bias"):
+                p.zero_()
+    images, labels = torch.zeros(2, 1, 20, 22), torch.tensor([0, 1])
+    tiny.loss(tiny(images, labels), labels, images).total.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in tiny.parameters())
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (torch.rand(2, 3, 20, 22), r"expected images of shape \(B, 1, 20, 22\), got \(2, 3, 20, 22\)"),
+        (torch.rand(20, 22), "expected images of shape"),
+        (torch.zeros(2, 1, 20, 22, dtype=torch.uint8), "divide pixels by 255"),
+    ],
+)
+def test_wrong_images_are_one_sentence(tiny: capsnet.Model, images: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny(images)
+
+
+def test_wrong_options_are_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"unknown model 'capsnett'.*'capsnet'"):
+        capsnet.create_model("capsnett")
+    with pytest.raises(ValueError, match=r"'iterations'"):
+        capsnet.create_model("capsnet", iteration=3)
+    with pytest.raises(ValueError, match="at least 17 x 17"):
+        capsnet.create_model("capsnet", image_size=(16, 28))
+    with pytest.raises(ValueError, match="classes must be at least 1"):
+        capsnet.create_model("capsnet", num_classes=0)
+    with pytest.raises(ValueError, match="unknown routing"):
+        capsnet.create_model("capsnet", routing="static")
+    with pytest.raises(ValueError, match="too small to pool"):
+        capsnet.create_model("cnn-small", image_size=(4, 4))
+    with pytest.raises(ValueError, match="has no decoder"):
+        capsnet.create_model("capsnet-small", decoder=False).decode(torch.rand(1, 10, 16), torch.tensor([0]))

@@ -1,0 +1,115 @@
+"""Weights files: self-contained, exact, and clear about what is wrong with a bad one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import capsnet
+from capsnet import weights
+
+
+def test_a_file_is_enough(tiny: capsnet.Model, tmp_path: Path) -> None:
+    tiny.class_names = ("ant", "bee", "cat")
+    tiny.preprocessing = {"style": "plain", "height": 20, "width": 22, "channels": 1}
+    path = capsnet.save(tiny, tmp_path / "m.safetensors", card={"seed": 7})
+    again = capsnet.load(path)
+    assert again.config == tiny.config
+    assert again.class_names == ("ant", "bee", "cat")
+    assert again.preprocessing == tiny.preprocessing
+    assert not again.training
+    assert weights.read_metadata(path)["card"] == {"seed": 7}
+    images = torch.rand(2, 1, 20, 22)
+    torch.testing.assert_close(again(images).lengths, tiny.eval()(images).lengths, rtol=0, atol=0)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_half_precision_halves_the_file_and_loads_as_float32(tiny: capsnet.Model, tmp_path: Path) -> None:
+    full, half = tmp_path / "full.safetensors", tmp_path / "half.safetensors"
+    capsnet.save(tiny, full)
+    capsnet.save(tiny, half, dtype=torch.float16)
+    assert half.stat().st_size < 0.6 * full.stat().st_size
+    again = capsnet.load(half)
+    assert {p.dtype for p in again.parameters()} == {torch.float32}
+    torch.testing.assert_close(again.state_dict(), tiny.state_dict(), rtol=1e-3, atol=1e-6)
+
+
+def test_a_run_folder_is_a_model(tiny: capsnet.Model, tmp_path: Path) -> None:
+    capsnet.save(tiny, tmp_path / "model.safetensors")
+    assert capsnet.load(tmp_path).config == tiny.config
+
+
+@pytest.mark.parametrize("name", capsnet.list_weights())
+def test_every_shipped_model_loads_and_says_what_it_is(name: str) -> None:
+    model = capsnet.load(name)
+    card = weights.read_metadata(weights.resolve(name))["card"]
+    assert len(card["summary"]) > 10
+    assert model.preprocessing
+    assert model(torch.zeros(1, model.in_channels, *model.image_size)).lengths.shape == (1, model.num_classes)
+
+
+def test_missing_and_misspelt_names(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no model 'capsnet-small-mnst'.*'capsnet-small-mnist'"):
+        capsnet.load("capsnet-small-mnst")
+    with pytest.raises(ValueError, match="not a run folder"):
+        capsnet.load(tmp_path)
+    (tmp_path / "checkpoint.pt").touch()
+    with pytest.raises(ValueError, match="not finished"):
+        capsnet.load(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 60, 0.5, 0.999])
+def test_a_file_cut_short_is_refused(tiny: capsnet.Model, tmp_path: Path, kept: float) -> None:
+    path = capsnet.save(tiny, tmp_path / "m.safetensors")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole)) if 0 < kept < 1 else int(kept)])
+    with pytest.raises(ValueError, match=r"m\.safetensors is not a complete safetensors file"):
+        capsnet.load(path)
+
+
+def test_somebody_elses_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.safetensors"
+    save_file({"a": torch.zeros(2)}, path)
+    with pytest.raises(ValueError, match="not written by capsnet"):
+        capsnet.load(path)
+    text = tmp_path / "text.safetensors"
+    text.write_text("these are not weights")
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
+        capsnet.load(text)
+
+
+def test_a_file_of_another_model_is_refused(tiny: capsnet.Model, tmp_path: Path) -> None:
+    tiny.config = tiny.config | {"conv_channels": 8}
+    path = capsnet.save(tiny, tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match=r"does not fit the model 'capsnet'.*tensors differ"):
+        capsnet.load(path)
+
+
+def test_transfer_keeps_what_fits(tiny: capsnet.Model, tmp_path: Path) -> None:
+    path = capsnet.save(tiny, tmp_path / "m.safetensors")
+    other = capsnet.create_model(**{**tiny.config, "num_classes": 5})
+    anew = weights.transfer(other, path)
+    assert anew == ["classes.weight", "decoder.layers.0.weight"]
+    torch.testing.assert_close(other.state_dict()["primary.conv.weight"], tiny.state_dict()["primary.conv.weight"])
+    with pytest.raises(ValueError, match="another network"):
+        weights.transfer(torch.nn.Linear(2, 2), path)
+
+
+def test_a_failed_write_leaves_nothing(tiny: capsnet.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = capsnet.save(tiny, tmp_path / "m.safetensors")
+    before = path.read_bytes()
+
+    def full_disk(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        capsnet.save(tiny, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_models_that_can_be_rebuilt_are_saved(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="create_model"):
+        capsnet.save(capsnet.models.CapsNet(conv_channels=2, primary_types=1), tmp_path / "m.safetensors")
