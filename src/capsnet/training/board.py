@@ -1,0 +1,80 @@
+"""TensorBoard: curves, reconstructions and the computation graph."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from capsnet.data import Dataset
+from capsnet.inference import evaluating
+from capsnet.models import Model, Output
+from capsnet.training.checkpoint import State
+from capsnet.training.config import TrainConfig
+
+SHOWN = 16  # pictures per epoch
+
+
+class Board:
+    """Writes nothing: what a run without TensorBoard uses."""
+
+    def scalars(self, group: str, values: dict[str, float], step: int) -> None: ...
+
+    def epoch(self, line: dict[str, Any], state: State, shown: Dataset | None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard(Board):
+    """Writes event files below the run's folder: ``tensorboard --logdir runs``."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and only needed here
+
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=state.step or None)
+        if state.step == 0:
+            add_graph(self.writer, state.model)
+
+    def scalars(self, group: str, values: dict[str, float], step: int) -> None:
+        for name, value in values.items():
+            self.writer.add_scalar(f"{group}/{name}", value, step)
+
+    def epoch(self, line: dict[str, Any], state: State, shown: Dataset | None) -> None:
+        numbers = {k: v for k, v in line.items() if k not in ("kind", "step", "epoch")}
+        self.scalars("epoch", numbers, line["step"])
+        if shown is not None:
+            images = shown.batch(range(min(SHOWN, len(shown)))).images.to(next(state.tested.parameters()).device)
+            with evaluating(state.tested):
+                drawn = state.tested(images).reconstruction
+            if drawn is not None:
+                pairs = torch.stack([images, drawn], dim=1).flatten(0, 1)  # original, reconstruction, original, ...
+                self.writer.add_images("reconstructions", pairs.clamp(0, 1), line["step"])
+        self.writer.flush()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class _Traced(nn.Module):
+    """The graph tracer takes tensors only, so the parts of the output that are absent are left out."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        output: Output = self.model(images)
+        return tuple(part for part in output[:4] if part is not None)
+
+
+def add_graph(writer: Any, model: Model) -> None:
+    """Draw the computation graph, layers as named boxes."""
+    images = torch.zeros(1, model.in_channels, *model.image_size, device=next(model.parameters()).device)
+    with evaluating(model), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer remarks that Python sizes become constants: that is wanted here
+        writer.add_graph(_Traced(model), images)
+
+
+def open_board(folder: Path, state: State, config: TrainConfig) -> Board:
+    return TensorBoard(folder, state) if config.tensorboard else Board()

@@ -1,0 +1,85 @@
+"""The state of a run between two steps: everything that resuming needs, bit for bit."""
+
+import io
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from capsnet._files import write_atomically
+from capsnet.models import Model
+from capsnet.training.config import TrainConfig
+from capsnet.training.optim import make_optimizer
+
+
+class Diverged(ValueError):
+    """The loss, a gradient or a weight is no longer a number."""
+
+
+@dataclass
+class State:
+    """Where a run stands. Randomness is keyed by (seed, epoch, example), so there is no generator to remember."""
+
+    model: Model
+    optimizer: torch.optim.Optimizer
+    average: AveragedModel | None
+    epoch: int = 0  # epochs finished
+    batch: int = 0  # batches of the current epoch done
+    step: int = 0  # steps in all
+    sums: dict[str, float] = field(default_factory=dict)  # losses of the current epoch so far, times examples
+    seen: int = 0  # examples of the current epoch so far
+    best_score: float = -1.0
+    best_epoch: int = 0
+    best_weights: dict[str, torch.Tensor] | None = None
+
+    @property
+    def tested(self) -> Model:
+        """The model that gets evaluated: the average of the weights where there is one."""
+        return self.model if self.average is None else self.average.module  # type: ignore[return-value]
+
+
+def new_state(config: TrainConfig, model: Model) -> State:
+    average = None
+    if config.ema is not None:
+        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
+    return State(model, make_optimizer(config, model), average)
+
+
+_PLAIN = ("epoch", "batch", "step", "sums", "seen", "best_score", "best_epoch", "best_weights")
+
+
+def save_checkpoint(state: State, path: str | Path) -> None:
+    """Write the state whole or not at all; the checkpoint before it survives any failure.
+
+    A state with a weight that is no longer a number is not written either: the last good one stays.
+    """
+    for name, weight in state.model.named_parameters():
+        if not weight.isfinite().all():
+            raise Diverged(
+                f"training diverged: {name} is no longer finite after step {state.step}; {path} is kept as it was"
+            )
+    content: dict[str, Any] = {key: getattr(state, key) for key in _PLAIN}
+    content["model"] = state.model.state_dict()
+    content["optimizer"] = state.optimizer.state_dict()
+    content["average"] = None if state.average is None else state.average.state_dict()
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_checkpoint(state: State, path: str | Path) -> None:
+    """Put a saved state into a fresh one of the same config. Loads tensors and plain values only, no code."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        state.model.load_state_dict(content["model"])
+        state.optimizer.load_state_dict(content["optimizer"])
+        if state.average is not None:
+            state.average.load_state_dict(content["average"])
+        for key in _PLAIN:
+            setattr(state, key, content[key])
+    except (RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path} is not a usable checkpoint of this configuration: {reason}") from None

@@ -1,0 +1,117 @@
+"""What a run is: one typed, flat description that the command line, Python and ``config.json`` share."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pydantic
+
+from capsnet._names import check_name
+from capsnet.data import Augment
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that decides the outcome of a run. Two runs with equal configs on one machine give equal weights."""
+
+    __pydantic_config__: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(extra="forbid")
+
+    recipe: str = "custom"
+    """Name of the recipe this configuration started from."""
+    model: str = "capsnet-small"
+    """Which network: see `capsnet list models`."""
+    routing: str | None = None
+    """Routing algorithm (see `capsnet list routings`); None leaves the network's own."""
+    iterations: int | None = None
+    """Routing iterations; None leaves the routing's own default."""
+    decoder: bool | None = None
+    """Whether to reconstruct the input from the capsules; None leaves the network's own default."""
+    model_options: dict[str, Any] = field(default_factory=dict)
+    """The network's other options, as in create_model."""
+    data: str = "mnist"
+    """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
+    train_on: Literal["train", "train+validation"] = "train"
+    """Which split to learn from. With train+validation nothing is left to choose an epoch by: for final runs."""
+    limit: int | None = None
+    """Learn from this many examples only (the first ones of the split); None takes all."""
+    augment: Augment = field(default_factory=Augment)
+    """How training images are moved and bent."""
+    epochs: int = 10
+    """Passes over the training data."""
+    batch_size: int = 128
+    """Images per step."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """Adam as in the paper, or with decoupled weight decay."""
+    lr: float = 1e-3
+    """Learning rate: the first one of the paper's schedule, the highest one of one-cycle."""
+    weight_decay: float = 0.0
+    """Pull of the weights towards zero."""
+    schedule: Literal["paper", "one-cycle", "constant"] = "paper"
+    """paper: x 0.96 every 2000 steps. one-cycle: up over the first quarter, then down to nothing."""
+    clip: float | None = None
+    """Largest gradient norm; None does not clip."""
+    ema: float | None = None
+    """Decay of an average of the weights, e.g. 0.999; the average is what gets tested and saved. None: no average."""
+    keep: Literal["best", "last"] = "best"
+    """Which epoch's weights to keep: the best on the validation split, or the last."""
+    seed: int = 0
+    """Decides initial weights, order and augmentation."""
+    checkpoint_every: int = 200
+    """Steps between checkpoints; one is written after each epoch as well."""
+    tensorboard: bool = True
+    """Write curves, reconstructions and the computation graph for TensorBoard."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.lr < 10:
+            raise ValueError(f"lr must lie between 0 and 10, got {self.lr}")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1, got {self.limit}")
+        if self.clip is not None and self.clip <= 0:
+            raise ValueError(f"clip must be positive, got {self.clip}")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema must lie between 0 and 1, got {self.ema}")
+
+    def create_options(self) -> dict[str, Any]:
+        """The options for ``create_model`` that this configuration states."""
+        named = {"routing": self.routing, "iterations": self.iterations, "decoder": self.decoder}
+        return self.model_options | {key: value for key, value in named.items() if value is not None}
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+
+def read_config(path: str | Path) -> TrainConfig:
+    """Read a ``config.json`` strictly: an unknown key or a value of the wrong kind is an error that names it."""
+    path = Path(path)
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no configuration {path}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")
+    try:
+        _check_keys(values, TrainConfig)
+        return pydantic.TypeAdapter(TrainConfig).validate_python(values)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "configuration"
+        raise ValueError(f"{path}: {where}: {first['msg']}, got {first['input']!r}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _check_keys(values: dict[str, Any], kind: type) -> None:
+    known = {f.name: f for f in dataclasses.fields(kind)}
+    for key, value in values.items():
+        check_name("key", key, known)
+        if isinstance(value, dict) and dataclasses.is_dataclass(known[key].type):
+            _check_keys(value, known[key].type)  # type: ignore[arg-type]

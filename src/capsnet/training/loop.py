@@ -1,0 +1,254 @@
+"""The training loop: read it from top to bottom and you know what a run does."""
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from capsnet import data
+from capsnet.data import ArrayDataset, Dataset
+from capsnet.inference import Evaluation, evaluate, pick_device
+from capsnet.models import Model, create_model
+from capsnet.training import board, run
+from capsnet.training.checkpoint import Diverged, State, load_checkpoint, new_state, save_checkpoint
+from capsnet.training.config import TrainConfig
+from capsnet.training.optim import learning_rate
+from capsnet.training.report import report
+from capsnet.weights import transfer
+
+log = logging.getLogger("capsnet")
+RECORD_EVERY = 50  # steps between two lines of metrics.jsonl
+
+
+class Interrupted(Exception):
+    """The user stopped the run; a checkpoint is written, ``folder`` can be resumed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"stopped; go on with --resume {folder}")
+        self.folder = folder
+
+
+class Result(NamedTuple):
+    """What came out of a run."""
+
+    model: Model
+    folder: Path
+    test: Evaluation
+
+
+def train(
+    config: TrainConfig,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path = "no",
+    init: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+) -> Result:
+    """Train a model, test it once, and leave a folder that tells the story.
+
+    Args:
+        config: what to do; ``capsnet.recipes`` has complete ones.
+        out: folder of the run; default ``runs/RECIPE/TIME-SEED``.
+        resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
+        init: shipped name, file or run to start the weights from (fine-tuning).
+        device: auto, cpu, cuda or mps.
+        threads: CPU threads; None leaves PyTorch's choice.
+    """
+    if threads is not None:
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        torch.set_num_threads(threads)
+    where = pick_device(device)
+    training, validation = load_splits(config)
+    model = build(config, training, init).to(where)
+    here = run.open_run(config, out, resume)
+    with here.lock(), logging_redirect_tqdm(), stop_politely() as stopped:
+        state = new_state(config, model)
+        if here.checkpoint.is_file():
+            load_checkpoint(state, here.checkpoint)
+            log.info("resuming %s at step %d", here.folder, state.step)
+        here.forget_after(state.step)
+        here.write(run.ENV, run.environment(where))
+        writer = board.open_board(here.folder, state, config)
+        fit(config, state, training, validation, here, writer, stopped)
+        writer.close()
+        if state.best_weights is not None:
+            state.tested.load_state_dict(state.best_weights)
+        tested = report(config, state, here, data.load(config.data, "test"))
+        here.checkpoint.unlink(missing_ok=True)
+    return Result(state.tested.eval(), here.folder, tested)
+
+
+def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None]:
+    """What to learn from, and what to choose by (nothing, if all of it is learnt from)."""
+    training = data.load(config.data, config.train_on)
+    if config.limit is not None and config.limit < len(training):
+        if not isinstance(training, ArrayDataset):
+            raise ValueError(f"{training.name} is generated: it cannot be limited to {config.limit} examples")
+        training = training.subset(range(config.limit), name=training.name)
+    return training, data.load(config.data, "validation") if config.train_on == "train" else None
+
+
+def build(config: TrainConfig, dataset: Dataset, init: str | Path | None) -> Model:
+    """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
+    sizes = {"image_size": dataset.image_size, "in_channels": dataset.channels, "num_classes": dataset.num_classes}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = create_model(config.model, **(sizes | config.create_options()))
+    model.class_names = dataset.class_names
+    model.preprocessing = {} if dataset.preprocess is None else dataset.preprocess.model_dump()
+    if init is not None:
+        anew = transfer(model, init)
+        log.info("starting from %s%s", init, f"; these start anew: {', '.join(anew)}" if anew else "")
+    return model
+
+
+def fit(
+    config: TrainConfig,
+    state: State,
+    training: Dataset,
+    validation: Dataset | None,
+    here: run.Run,
+    writer: board.Board,
+    stopped: Callable[[], bool],
+) -> None:
+    """All epochs that are left, from wherever the state stands."""
+    per_epoch = data.num_batches(training, config.batch_size)
+    total = per_epoch * config.epochs
+    done = state.epoch * len(training) + state.seen
+    with tqdm(
+        total=config.epochs * len(training), initial=done, unit=" images", disable=None, dynamic_ncols=True
+    ) as bar:
+        while state.epoch < config.epochs:
+            bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
+            started, seen_before = time.perf_counter(), state.seen
+            order = data.batches(
+                training,
+                config.batch_size,
+                seed=config.seed,
+                epoch=state.epoch,
+                shuffle=True,
+                augment=config.augment,
+                start=state.batch,
+            )
+            for batch in order:
+                losses = train_step(config, state, batch.images, batch.targets, total, here)
+                bar.update(len(batch.images))
+                if state.step % RECORD_EVERY == 0:
+                    here.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
+                    writer.scalars("step", losses, state.step)
+                    bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
+                if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
+                    save_checkpoint(state, here.checkpoint)
+                if stopped():
+                    save_checkpoint(state, here.checkpoint)
+                    raise Interrupted(here.folder)
+            speed = (state.seen - seen_before) / (time.perf_counter() - started)
+            end_epoch(config, state, validation, here, writer, speed, total)
+
+
+def train_step(
+    config: TrainConfig, state: State, images: Tensor, targets: Tensor, total: int, here: run.Run
+) -> dict[str, float]:
+    """One batch: forward, loss, backward, one step of the optimiser. Returns the losses."""
+    model, optimizer = state.model, state.optimizer
+    device = next(model.parameters()).device
+    images, targets = images.to(device), targets.to(device)
+    rate = learning_rate(config, state.step, total)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    with keyed_dropout(config.seed, state.step, device):
+        model.train()
+        output = model(images, labels=targets)
+    loss = model.loss(output, targets, images)
+    optimizer.zero_grad(set_to_none=True)
+    loss.total.backward()
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf))
+    losses = {"loss": loss.total.item()} | {name: part.item() for name, part in loss.parts.items()}
+    if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
+        raise Diverged(diverged(losses, norm, rate, state, here))
+    optimizer.step()
+    if state.average is not None:
+        state.average.update_parameters(model)
+    for name, value in losses.items():
+        state.sums[name] = state.sums.get(name, 0.0) + value * len(images)
+    state.seen += len(images)
+    state.batch += 1
+    state.step += 1
+    return losses | {"lr": rate, "gradient_norm": norm}
+
+
+def end_epoch(
+    config: TrainConfig,
+    state: State,
+    validation: Dataset | None,
+    here: run.Run,
+    writer: board.Board,
+    speed: float,
+    total: int,
+) -> None:
+    """Validate, remember the best, write the epoch's line and a checkpoint."""
+    state.epoch += 1
+    means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
+    line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
+    if validation is not None:
+        score = evaluate(state.tested, validation).accuracy.value
+        line |= {"val_accuracy": score, "val_error": 1 - score}
+        if config.keep == "best" and score > state.best_score:
+            weights = {name: t.detach().cpu().clone() for name, t in state.tested.state_dict().items()}
+            state.best_score, state.best_epoch, state.best_weights = score, state.epoch, weights
+    line |= {"lr": learning_rate(config, state.step - 1, total), "images_per_second": round(speed, 1)}
+    here.record(line)
+    writer.epoch(line, state, validation)
+    state.sums, state.seen, state.batch = {}, 0, 0
+    save_checkpoint(state, here.checkpoint)
+    accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
+    log.info("epoch %d/%d  loss %.4f%s  %.0f images/s", state.epoch, config.epochs, line["train_loss"], accuracy, speed)
+
+
+def diverged(losses: dict[str, float], norm: float, rate: float, state: State, here: run.Run) -> str:
+    parts = ", ".join(f"{name} {value:g}" for name, value in losses.items())
+    kept = f"the last good checkpoint is {here.checkpoint}" if here.checkpoint.is_file() else "no checkpoint yet"
+    return (
+        f"training diverged at step {state.step + 1} (epoch {state.epoch + 1}, batch {state.batch + 1}): {parts}, "
+        f"gradient norm {norm:g}, learning rate {rate:g}; {kept}. Try a lower --lr or --clip 1"
+    )
+
+
+@contextmanager
+def keyed_dropout(seed: int, step: int, device: torch.device) -> Iterator[None]:
+    """Give whatever is random inside the model a generator that depends on (seed, step) alone, and restore it after."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed((seed * 1_000_003 + step) % 2**63)
+        yield
+
+
+@contextmanager
+def stop_politely() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a flag, so that the step is finished and saved; a second one kills."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag.is_set
+        return
+
+    def on_signal(number: int, frame: object) -> None:
+        flag.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,109 @@
+"""The end of a run: test once, draw, save the weights, and write down what happened."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from capsnet import metrics
+from capsnet.data import Dataset
+from capsnet.inference import OFFSETS, Evaluation, evaluate, evaluating, sweep_dimensions
+from capsnet.models import Model, Output
+from capsnet.training import figures
+from capsnet.training.checkpoint import State
+from capsnet.training.config import TrainConfig
+from capsnet.training.run import FIGURES, README, RESULTS, WEIGHTS, Run
+from capsnet.weights import save
+
+SHOWN = 24  # pictures in the figure of reconstructions
+
+
+def report(config: TrainConfig, state: State, here: Run, test: Dataset) -> Evaluation:
+    """Everything a run leaves besides its curves. The results come last: they mark the run as finished."""
+    model = state.tested
+    result = evaluate(model, test, progress=True)
+    drawn = draw(model, test, result.lengths, result.targets, here)
+    kept = state.best_epoch if state.best_weights is not None else state.epoch
+    card = {"recipe": config.recipe, "data": config.data, "seed": config.seed, "epoch": kept}
+    save(model, here.folder / WEIGHTS, card=card | {"test_accuracy": result.accuracy._asdict()})
+    here.write(README, readme(config, model, result, kept, drawn, here))
+    here.write(RESULTS, {"split": "test", "epoch": kept, **result.metrics})
+    return result
+
+
+def draw(model: Model, test: Dataset, lengths: np.ndarray, targets: np.ndarray, here: Run) -> list[Path]:
+    """The figures of a run: what is drawn depends on what the model can do."""
+    folder = here.folder / FIGURES
+    folder.mkdir(exist_ok=True)
+    drawn = [figures.learning_curves(folder / "curves.png", here.records("epoch"))]
+    if targets.ndim == 1:
+        matrix = metrics.confusion_matrix(targets, lengths.argmax(axis=1), test.num_classes)
+        drawn.append(figures.confusion_matrix(folder / "confusion.png", matrix, model.class_names))
+    batch = test.batch(range(min(SHOWN, len(test))))
+    images = batch.images.to(next(model.parameters()).device)
+    with evaluating(model):
+        output: Output = model(images)
+    if output.reconstruction is None or output.poses is None:
+        return drawn
+    drawn.insert(
+        0,
+        figures.reconstructions(
+            folder / "reconstructions.png",
+            images.cpu(),
+            output.reconstruction.cpu(),
+            output.lengths.cpu(),
+            batch.targets,
+            model.class_names,
+        ),
+    )
+    label = int(output.lengths[0].argmax())
+    pictures = sweep_dimensions(model, output.poses[0], label)
+    title = f"Class {model.class_names[label]}: one dimension of its capsule moved at a time"
+    drawn.insert(1, figures.dimension_sweep(folder / "sweep.png", pictures.cpu(), torch.tensor(OFFSETS), title))
+    return drawn
+
+
+def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, drawn: list[Path], here: Run) -> str:
+    """A page for a stranger: what was run, what came out, how to use it."""
+    rows = [
+        f"| {row['class']} | {_percent(row['precision'])} | {_percent(row['recall'])} | {_number(row['auc'])} "
+        f"| {row['support']} |"
+        for row in result.metrics["per_class"]
+    ]
+    pictures = [f"![{path.stem}]({FIGURES}/{path.name})" for path in drawn]
+    name = here.folder.name
+    return "\n".join(
+        [
+            f"# {config.recipe}: {config.model} on {config.data}",
+            "",
+            f"{model.num_parameters():,} parameters, {config.epochs} epochs on the `{config.train_on}` split, seed "
+            f"{config.seed}. The weights are those of epoch {kept}"
+            + (", the best on the validation split." if config.keep == "best" and config.train_on == "train" else "."),
+            "",
+            f"**Test accuracy {result.accuracy}**, measured once, after the last epoch.",
+            "",
+            "| class | precision | recall | AUC | examples |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            *pictures,
+            "",
+            "## Use it",
+            "",
+            f"    capsnet evaluate {name}",
+            f"    capsnet predict IMAGE --model {name}",
+            f"    tensorboard --logdir {name}",
+            "",
+            "`config.json` is the whole configuration, `env.json` the machine and the versions, `metrics.jsonl` every "
+            "logged number, `results.json` the test metrics, `model.safetensors` the weights.",
+            "",
+        ]
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5f}"

@@ -1,0 +1,179 @@
+"""Run folders: one folder per run that a stranger can read, and that a killed run can be picked up from."""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from capsnet import _version
+from capsnet._files import TEMPORARY, write_atomically
+from capsnet.training.config import TrainConfig, read_config
+
+CONFIG, METRICS, ENV, RESULTS, README = "config.json", "metrics.jsonl", "env.json", "results.json", "README.md"
+CHECKPOINT, WEIGHTS, FIGURES, LOCK = "checkpoint.pt", "model.safetensors", "figures", ".lock"
+
+
+class Run:
+    """A folder with the files of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def finished(self) -> bool:
+        """The results are written last, so their presence means that all the rest is there."""
+        return (self.folder / RESULTS).is_file()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / CHECKPOINT
+
+    def write(self, name: str, content: str | dict[str, Any]) -> Path:
+        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+        return write_atomically(self.folder / name, text)
+
+    def record(self, values: dict[str, Any]) -> None:
+        """Append one line to the metrics."""
+        with open(self.folder / METRICS, "a") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The lines of the metrics; a last line cut short by a kill is left out."""
+        path = self.folder / METRICS
+        lines = path.read_text().splitlines() if path.is_file() else []
+        parsed = [json.loads(line) for line in lines if line.endswith("}")]
+        return [line for line in parsed if kind is None or line["kind"] == kind]
+
+    def forget_after(self, step: int) -> None:
+        """Drop the lines that a resumed run is going to write again."""
+        kept = [json.dumps(line) + "\n" for line in self.records() if line["step"] <= step]
+        self.write(METRICS, "".join(kept))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder while training in it, so that a second process never resumes a run that is still running."""
+        with open(self.folder / LOCK, "w") as file:
+            if not _try_lock(file):
+                raise ValueError(f"another process is training in {self.folder}")
+            for stray in self.folder.rglob(TEMPORARY):
+                stray.unlink(missing_ok=True)  # of a process that was killed while writing
+            yield
+            (self.folder / LOCK).unlink(missing_ok=True)
+
+    @property
+    def busy(self) -> bool:
+        path = self.folder / LOCK
+        if not path.is_file():
+            return False
+        with open(path) as file:
+            return not _try_lock(file)
+
+
+def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
+    """The folder to train in: a new one, or (``resume`` = "auto" or a folder) one that was not finished.
+
+    ``out`` is the run's own folder; by default ``runs/RECIPE/TIME-SEED`` under the current one.
+    """
+    if str(resume) not in ("no", "auto"):
+        return _reopen(Path(resume), config)
+    if str(resume) == "auto":
+        for folder in _candidates(config, out):
+            run = Run(folder)
+            if _matches(folder, config) and not run.finished and not run.busy:
+                return run
+    folder = Path(out) if out is not None else _fresh_folder(config)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: choose another --out, or --resume auto to go on with a run there")
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(folder)
+    run.write(CONFIG, config.to_json())
+    return run
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What a result depends on besides its configuration."""
+    return {
+        "capsnet": _version.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": str(device)
+        if device.type == "cpu"
+        else f"{device} ({torch.cuda.get_device_name(device)})"
+        if device.type == "cuda"
+        else str(device),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _reopen(folder: Path, config: TrainConfig) -> Run:
+    run = Run(folder)
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(f"{folder} is not a run folder: it has no {CONFIG}")
+    if run.finished:
+        raise ValueError(f"the run in {folder} is finished already")
+    if not _matches(folder, config):
+        raise ValueError(f"the run in {folder} has another configuration: see {folder / CONFIG}")
+    return run
+
+
+def _candidates(config: TrainConfig, out: str | Path | None) -> list[Path]:
+    """Folders that may hold a run to resume, newest first."""
+    base = Path(out) if out is not None else _base(config)
+    folders = [base, *base.iterdir()] if base.is_dir() else []
+    runs = [folder for folder in folders if (folder / CONFIG).is_file()]
+    return sorted(runs, key=lambda folder: (folder / CONFIG).stat().st_mtime_ns, reverse=True)
+
+
+def _matches(folder: Path, config: TrainConfig) -> bool:
+    try:
+        return read_config(folder / CONFIG) == config
+    except (ValueError, OSError):
+        return False  # of another version, or somebody else's folder
+
+
+def _base(config: TrainConfig) -> Path:
+    return Path("runs") / config.recipe
+
+
+def _fresh_folder(config: TrainConfig) -> Path:
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.seed}"
+    folder, again = _base(config) / name, 1
+    while folder.exists():
+        again += 1
+        folder = _base(config) / f"{name}-{again}"
+    return folder
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def _try_lock(file: Any) -> bool:
+    """Lock an open file until it is closed or its process dies; where the system cannot, everything is free."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

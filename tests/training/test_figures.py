@@ -1,0 +1,205 @@
+"""The pictures: real PNGs with something on them, whole or not there at all, without pyplot and without state."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from capsnet.training import _drawing, figures
+
+RNG = np.random.default_rng(0)
+LONG_NAMES = [f"Speed limit ($ {10 * j} km/h)" for j in range(43)]
+
+
+def looked_at(path, target, least=200, most=2600):
+    """What a person would check at a glance: the file asked for, a PNG, of plausible size, white page, not blank."""
+    assert path == target
+    assert [file.name for file in target.parent.iterdir()] == [target.name]
+    assert path.stat().st_size < 300_000
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        assert all(least <= side <= most for side in image.size)
+        pixels = np.asarray(image.convert("RGB"))
+    assert pixels[0, 0].tolist() == [255, 255, 255]
+    assert pixels.std() > 5
+    return pixels
+
+
+def has_colour(pixels, colour):
+    wanted = [int(colour[n : n + 2], 16) for n in (1, 3, 5)]
+    return bool((np.abs(pixels.astype(int) - wanted).max(axis=-1) <= 3).any())
+
+
+def answers(N, J, wrong=()):
+    targets = np.arange(N) % J
+    lengths = RNG.uniform(0, 0.3, (N, J))
+    lengths[np.arange(N), targets] = 0.9
+    for n in wrong:
+        lengths[n, (targets[n] + 1) % J] = 0.95
+    return lengths, targets
+
+
+# --- reconstructions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("N", "C", "H", "W", "J", "names"),
+    [
+        (1, 1, 28, 28, 10, None),
+        (24, 1, 28, 28, 10, None),
+        (5, 3, 20, 32, 2, ["benign", "malignant"]),
+        (9, 3, 32, 32, 43, LONG_NAMES),
+        (3, 2, 160, 200, 5, None),
+    ],
+)
+def test_reconstructions(tmp_path, N, C, H, W, J, names):
+    images = np.linspace(0, 1, W) * np.ones((N, C, H, 1))
+    lengths, targets = answers(N, J)
+    pixels = looked_at(
+        figures.reconstructions(tmp_path / "r.png", images, images, lengths, targets, names), tmp_path / "r.png"
+    )
+    assert not has_colour(pixels, figures.VERMILLION)
+
+
+def test_reconstructions_mark_what_is_wrong(tmp_path):
+    lengths, targets = answers(4, 10, wrong=[2])
+    images = np.zeros((4, 1, 28, 28), dtype=np.float32)
+    pixels = looked_at(
+        figures.reconstructions(tmp_path / "r.png", images, images, lengths, targets), tmp_path / "r.png"
+    )
+    assert has_colour(pixels, figures.VERMILLION)
+
+
+def test_reconstructions_take_tensors_bytes_and_several_classes(tmp_path):
+    images = torch.randint(0, 256, (4, 1, 36, 36), dtype=torch.uint8)
+    recon = torch.rand(4, 1, 36, 36, requires_grad=True)
+    hot = torch.zeros(4, 10).scatter_(1, torch.tensor([[0, 1], [2, 3], [4, 5], [6, 7]]), 1.0)
+    looked_at(figures.reconstructions(tmp_path / "r.png", images, recon, 0.9 * hot, hot), tmp_path / "r.png")
+
+
+def test_pictures_show_the_values_they_were_given():
+    grey = _drawing.pixels(np.array([0, 51, 255], dtype=np.uint8).reshape(1, 1, 1, 3), 4)
+    assert grey[0, 0] == pytest.approx(np.array([[0.0] * 3, [0.2] * 3, [1.0] * 3]))
+    rgb = np.arange(12).reshape(1, 3, 2, 2) / 12
+    assert _drawing.pixels(rgb, 4)[0, 1, 0] == pytest.approx(rgb[0, :, 1, 0])
+    assert _drawing.pixels(np.array([-1.0, np.nan, 2.0]).reshape(1, 1, 1, 3), 4)[0, 0, :, 0].tolist() == [0, 0, 1]
+
+
+# --- sweep, matrix, curves -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("D", "S", "C"), [(16, 11, 1), (4, 5, 3), (1, 1, 1)])
+def test_dimension_sweep(tmp_path, D, S, C):
+    tiles = np.linspace(0, 1, 28) * np.ones((D, S, C, 28, 1))
+    offsets = np.linspace(-0.25, 0.25, S) if S > 1 else np.zeros(1)
+    pixels = looked_at(figures.dimension_sweep(tmp_path / "s.png", tiles, offsets, 'Capsule "7"'), tmp_path / "s.png")
+    assert has_colour(pixels, figures.ORANGE)  # the frame around the column that nothing moves
+
+
+def test_sweep_labels_are_signed_and_zero_is_zero():
+    assert [_drawing.signed(value) for value in (-0.25, -1e-17, 0.05)] == ["\u22120.25", "0", "+0.05"]
+
+
+@pytest.mark.parametrize(("J", "names"), [(1, None), (2, ["benign", "malignant"]), (43, LONG_NAMES)])
+def test_confusion_matrix(tmp_path, J, names):
+    counts = np.diag(np.full(J, 1000)) + (RNG.random((J, J)) < 0.05)
+    looked_at(figures.confusion_matrix(tmp_path / "c.png", counts, names), tmp_path / "c.png")
+
+
+def test_one_error_in_ten_thousand_is_visible(tmp_path):
+    counts = np.diag(np.full(10, 1000))
+    perfect = looked_at(figures.confusion_matrix(tmp_path / "c.png", counts), tmp_path / "c.png").astype(int)
+    counts[3, 5] = 1
+    one = looked_at(figures.confusion_matrix(tmp_path / "c.png", counts), tmp_path / "c.png").astype(int)
+    changed = np.abs(one - perfect).max(axis=-1) > 8
+    assert changed[200:-200, 100:-200].sum() > 3000  # a whole shaded cell, not only a digit
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [
+            {"epoch": e, "train_loss": 1 / e, "val_accuracy": 1 - 0.1 / e, "val_loss": 2 / e, "lr": 1e-3}
+            for e in (1, 2, 3)
+        ],
+        [{"epoch": 1, "train_loss": 0.5, "val_error": 0.02}],
+        [{"train_loss": 0.5}, {"val_accuracy": 1.0, "epoch": None}, {}, {"train_loss": float("nan"), "note": "x"}],
+        [{"epoch": e, "val_error": 0.0} for e in range(100)],
+    ],
+)
+def test_learning_curves_draw_what_there_is(tmp_path, records):
+    looked_at(figures.learning_curves(tmp_path / "l.png", records), tmp_path / "l.png")
+
+
+# --- bad input and bad disks -----------------------------------------------------------------------------------------
+
+IMAGES = np.zeros((3, 1, 8, 8))
+LENGTHS, TARGETS = answers(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("draw", "arguments", "message"),
+    [
+        (figures.reconstructions, (IMAGES[0], IMAGES, LENGTHS, TARGETS), r"\(N, C, H, W\)"),
+        (figures.reconstructions, (IMAGES, IMAGES[:2], LENGTHS, TARGETS), "equal in shape"),
+        (figures.reconstructions, (IMAGES, IMAGES, LENGTHS[:2], TARGETS[:2]), "equal in length"),
+        (figures.reconstructions, (IMAGES, IMAGES, LENGTHS, TARGETS[:2]), "one label for each"),
+        (figures.reconstructions, (IMAGES, IMAGES, LENGTHS, TARGETS, ["a"]), "all 4 classes"),
+        (figures.reconstructions, (np.zeros((49, 1, 8, 8)),) * 2 + answers(49, 4), "at most 48"),
+        (figures.dimension_sweep, (IMAGES, np.zeros(3)), r"\(D, S, C, H, W\)"),
+        (figures.dimension_sweep, (np.zeros((2, 3, 1, 8, 8)), np.zeros(4)), r"\(S,\)"),
+        (figures.confusion_matrix, (np.ones((2, 3)),), r"\(J, J\)"),
+        (figures.confusion_matrix, (np.zeros((2, 2)),), "not all 0"),
+        (figures.confusion_matrix, (-np.eye(2),), ">= 0"),
+        (figures.confusion_matrix, (np.eye(2), ["a"]), "all 2 classes"),
+        (figures.learning_curves, ([],), "none of the 0 records"),
+        (figures.learning_curves, ([{"epoch": 1}],), "none of the 1 records"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence_and_no_file(tmp_path, draw, arguments, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        draw(tmp_path / "x.png", *arguments)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_save_leaves_the_old_picture_and_nothing_else(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    target = tmp_path / "x.png"
+    target.write_bytes(b"old")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        figures.confusion_matrix(target, np.eye(2, dtype=int))
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_failed_rename_leaves_nothing(tmp_path):
+    (tmp_path / "x.png").mkdir()
+    with pytest.raises(OSError, match=r"x\.png"):
+        figures.confusion_matrix(tmp_path / "x.png", np.eye(2, dtype=int))
+    assert [file.name for file in tmp_path.iterdir()] == ["x.png"]
+
+
+def test_the_same_numbers_give_the_same_bytes(tmp_path):
+    first = figures.learning_curves(tmp_path / "deep" / "a.png", [{"lr": 0.1}]).read_bytes()
+    assert figures.learning_curves(str(tmp_path / "b.png"), [{"lr": 0.1}]).read_bytes() == first
+
+
+def test_matplotlib_comes_late_and_pyplot_never(tmp_path):
+    program = f"""
+import sys
+from capsnet.training import _drawing, figures
+assert not any(name.split(".")[0] == "matplotlib" for name in sys.modules), "imported too early"
+import numpy as np
+figures.reconstructions({str(tmp_path / "r.png")!r}, np.ones((1, 1, 8, 8)), np.ones((1, 1, 8, 8)), np.eye(1, 3), [0])
+figures.learning_curves({str(tmp_path / "l.png")!r}, [{{"epoch": 1, "lr": 0.1}}])
+assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules, "pyplot was imported"
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,220 @@
+"""The training loop: what a run leaves, that it learns, and that stopping and resuming changes nothing at all."""
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+import capsnet
+from capsnet.training import Diverged, Interrupted, TrainConfig, loop, read_config
+from capsnet.training import run as run_folder
+
+
+def weights_of(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Make the next runs believe that Ctrl-C was pressed during their step ``steps``."""
+
+    @contextmanager
+    def pressed() -> Iterator[Callable[[], bool]]:
+        count = itertools.count(1)
+        yield lambda: next(count) >= steps
+
+    monkeypatch.setattr(loop, "stop_politely", pressed)
+
+
+def test_a_run_learns_and_leaves_a_readable_folder(quick: TrainConfig, tmp_path: Path) -> None:
+    config = dataclasses.replace(quick, epochs=20, lr=2e-2, ema=None, tensorboard=True)
+    result = capsnet.train(config, out=tmp_path / "run")
+    assert result.test.accuracy.value > 0.5  # chance is 0.1
+    assert result.folder == tmp_path / "run"
+    names = {path.name for path in result.folder.iterdir()}
+    files = {"config.json", "env.json", "metrics.jsonl", "results.json", "model.safetensors", "README.md"}
+    assert names == files | {"figures", "tensorboard"}
+    drawn = {path.name for path in (result.folder / "figures").iterdir()}
+    assert drawn == {"reconstructions.png", "sweep.png", "confusion.png", "curves.png"}
+    assert read_config(result.folder / "config.json") == config
+    epochs = run_folder.Run(result.folder).records("epoch")
+    assert [line["epoch"] for line in epochs] == list(range(1, 21))
+    assert epochs[-1]["train_loss"] < epochs[0]["train_loss"]
+    text = (result.folder / "README.md").read_text()
+    assert str(result.test.accuracy) in text
+    assert "capsnet predict" in text
+    environment = json.loads((result.folder / "env.json").read_text())
+    assert environment["torch"] == torch.__version__
+    # what is saved is what was tested
+    again = capsnet.evaluate(result.folder, config.data)
+    assert again.metrics == result.test.metrics
+    assert json.loads((result.folder / "results.json").read_text())["accuracy"] == result.test.metrics["accuracy"]
+
+
+def test_tensorboard_holds_curves_pictures_and_the_graph(quick: TrainConfig, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = capsnet.train(dataclasses.replace(quick, tensorboard=True, epochs=1), out=tmp_path / "run")
+    events = EventAccumulator(str(result.folder / "tensorboard"), size_guidance={"images": 0})
+    events.Reload()
+    assert "epoch/val_accuracy" in events.Tags()["scalars"]
+    assert "reconstructions" in events.Tags()["images"]
+    graph = " ".join(node.name for node in events.Graph().node)
+    assert "primary" in graph
+    assert "classes" in graph
+    assert "decoder" in graph
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 6])
+@pytest.mark.parametrize("change", [{}, {"model": "cnn-small", "model_options": {}, "ema": None, "keep": "last"}])
+def test_stop_and_resume_equals_one_run_bit_for_bit(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, change: dict
+) -> None:
+    """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN."""
+    config = dataclasses.replace(quick, **change)
+    whole = capsnet.train(config, out=tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        with pytest.raises(Interrupted, match="--resume"):
+            capsnet.train(config, out=tmp_path / "parts")
+    assert not (tmp_path / "parts" / "model.safetensors").exists()
+    parts = capsnet.train(config, out=tmp_path / "parts", resume="auto")
+    assert weights_of(parts.folder) == weights_of(whole.folder)
+    lines = [[_without_clock(line) for line in run_folder.Run(r.folder).records()] for r in (whole, parts)]
+    assert lines[0] == lines[1]
+    assert not (parts.folder / "checkpoint.pt").exists()
+
+
+def _without_clock(line: dict) -> dict:
+    return {key: value for key, value in line.items() if key != "images_per_second"}
+
+
+def test_the_seed_decides_everything(quick: TrainConfig, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    first = capsnet.train(quick, out=tmp_path / "a")
+    torch.manual_seed(2)
+    state = torch.random.get_rng_state()
+    second = capsnet.train(quick, out=tmp_path / "b")
+    assert torch.equal(torch.random.get_rng_state(), state)  # the caller's generator is not touched
+    other = capsnet.train(dataclasses.replace(quick, seed=1), out=tmp_path / "c")
+    assert weights_of(first.folder) == weights_of(second.folder) != weights_of(other.folder)
+
+
+def test_resume_auto_takes_the_newest_unfinished_run_of_an_equal_config(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = dataclasses.replace(quick, seed=5)
+    with monkeypatch.context() as patch:
+        stopped = []
+        for config in (quick, quick, other):
+            stop_after(patch, 2)
+            with pytest.raises(Interrupted) as caught:
+                capsnet.train(config)
+            stopped.append(caught.value.folder)
+    assert len(set(stopped)) == 3
+    assert all(folder.parent == Path("runs/quick") for folder in stopped)
+    assert capsnet.train(quick, resume="auto").folder == stopped[1]
+    assert capsnet.train(quick, resume="auto").folder == stopped[0]
+    assert capsnet.train(quick, resume="auto").folder not in stopped  # nothing left to resume: a new run
+
+
+def test_a_run_in_progress_is_not_resumed(quick: TrainConfig, tmp_path: Path) -> None:
+    running = run_folder.open_run(quick, tmp_path / "a", "no")
+    with running.lock():
+        with pytest.raises(ValueError, match="not empty"):
+            capsnet.train(quick, out=tmp_path / "a", resume="auto")
+        with pytest.raises(ValueError, match="another process"):
+            capsnet.train(quick, resume=tmp_path / "a")
+    assert capsnet.train(quick, out=tmp_path / "a", resume="auto").folder == tmp_path / "a"
+
+
+def test_what_cannot_be_resumed_is_said(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match="not a run folder"):
+        capsnet.train(quick, resume=tmp_path)
+    done = capsnet.train(quick, out=tmp_path / "done")
+    with pytest.raises(ValueError, match="finished already"):
+        capsnet.train(quick, resume=done.folder)
+    with pytest.raises(ValueError, match="not empty"):
+        capsnet.train(quick, out=done.folder)
+    stop_after(monkeypatch, 1)
+    with pytest.raises(Interrupted):
+        capsnet.train(quick, out=tmp_path / "stopped")
+    with pytest.raises(ValueError, match="another configuration"):
+        capsnet.train(dataclasses.replace(quick, lr=1e-4), resume=tmp_path / "stopped")
+    (tmp_path / "stopped" / "checkpoint.pt").write_bytes(b"half a checkpoint")
+    with pytest.raises(ValueError, match="not a usable checkpoint"):
+        capsnet.train(quick, resume=tmp_path / "stopped")
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_good_checkpoint(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = loop.learning_rate
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 4 else real(c, step, total))
+        with pytest.raises(Diverged, match=r"diverged at step 6 \(epoch 2, batch 2\).*margin nan.*checkpoint\.pt"):
+            capsnet.train(dataclasses.replace(quick, checkpoint_every=1000), out=tmp_path / "run")
+    config = dataclasses.replace(quick, checkpoint_every=1000)
+    state = loop.new_state(config, loop.build(config, loop.load_splits(config)[0], None))
+    loop.load_checkpoint(state, tmp_path / "run" / "checkpoint.pt")
+    assert state.step == 4
+    assert all(p.isfinite().all() for p in state.model.parameters())
+    assert capsnet.train(config, resume=tmp_path / "run").folder == tmp_path / "run"
+
+
+def test_weights_that_are_not_numbers_are_never_saved(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = loop.learning_rate
+    monkeypatch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 2 else real(c, step, total))
+    with pytest.raises(Diverged, match=r"no longer finite after step 3"):
+        capsnet.train(dataclasses.replace(quick, checkpoint_every=1), out=tmp_path / "run")
+    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"] == 2
+
+
+def test_fine_tuning_starts_from_trained_weights(quick: TrainConfig, tmp_path: Path) -> None:
+    first = capsnet.train(dataclasses.replace(quick, epochs=10, lr=1e-2, ema=None), out=tmp_path / "first")
+    short = dataclasses.replace(quick, epochs=1, lr=1e-6, ema=None)
+    cold = capsnet.train(short, out=tmp_path / "cold")
+    warm = capsnet.train(short, out=tmp_path / "warm", init=first.folder)
+    assert warm.test.accuracy.value == pytest.approx(first.test.accuracy.value, abs=0.1)
+    assert warm.test.accuracy.value > cold.test.accuracy.value + 0.2
+
+
+def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from capsnet import data
+
+    asked: list[str] = []
+    real = data.load
+    monkeypatch.setattr(data, "load", lambda spec, split: asked.append(split) or real(spec, split))
+    capsnet.train(quick, out=tmp_path / "a")
+    assert asked == ["train", "validation", "test"]
+    asked.clear()
+    final = capsnet.train(dataclasses.replace(quick, train_on="train+validation"), out=tmp_path / "b")
+    assert asked == ["train+validation", "test"]
+    assert "val_accuracy" not in run_folder.Run(final.folder).records("epoch")[-1]
+
+
+def test_limit_uses_the_first_examples_only(quick: TrainConfig) -> None:
+    training, validation = loop.load_splits(dataclasses.replace(quick, limit=30))
+    assert len(training) == 30
+    assert validation is not None
+    assert len(validation) == 40
+
+
+def test_a_model_without_decoder_and_without_options_for_it(quick: TrainConfig, tmp_path: Path) -> None:
+    result = capsnet.train(dataclasses.replace(quick, decoder=False, epochs=1), out=tmp_path / "run")
+    assert {p.name for p in (result.folder / "figures").iterdir()} == {"confusion.png", "curves.png"}
+    with pytest.raises(ValueError, match="'decoder'"):
+        capsnet.train(
+            dataclasses.replace(quick, model="cnn-small", model_options={}, decoder=False), out=tmp_path / "x"
+        )
+    assert not (tmp_path / "x").exists()  # nothing is left by a run that never began
