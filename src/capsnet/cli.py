@@ -1,0 +1,231 @@
+"""The command line: verbs, nothing else. Each one calls the function of the same name.
+
+Bad input ends in one sentence and exit code 2. ``CAPSNET_DEBUG=1`` shows the traceback behind it.
+"""
+
+import dataclasses
+import json
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import tyro
+
+import capsnet
+from capsnet import data, models, recipes, routing, weights
+from capsnet._names import check_name
+from capsnet.inference import pick_device
+from capsnet.training import Interrupted, TrainConfig
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+@dataclass(kw_only=True)
+class TrainArgs:
+    """Train a model by a recipe; any part of the recipe can be changed by a flag.
+
+    The run leaves a folder with configuration, metrics, environment, weights, figures and a README. Ctrl-C stops after
+    the current step and says how to go on.
+    """
+
+    out: str | None = None
+    """Folder of the run; default: runs/RECIPE/TIME-SEED."""
+    resume: str = "no"
+    """`auto` goes on with the newest unfinished run of an equal configuration, else starts one; or a run folder."""
+    init: str | None = None
+    """Trained weights to start from (a shipped name, a file or a run folder): fine-tuning on few images."""
+    device: Device = "auto"
+    """Where to compute."""
+    threads: int | None = None
+    """CPU threads; None leaves PyTorch's choice."""
+    set: tuple[str, ...] = ()
+    """Further options of the network, as KEY=VALUE, e.g. `--set pose_dim=8 routing_options='{"leaky": true}'`."""
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
+
+
+@dataclass(kw_only=True)
+class EvaluateArgs:
+    """Test a model on a whole data set: accuracy with its 95 % interval, precision, recall and AUC per class."""
+
+    model: tyro.conf.Positional[str]
+    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
+    data: str = "mnist"
+    """Data set, as NAME or NAME:PATH."""
+    split: str = "test"
+    """Which part of it."""
+    batch_size: int = 250
+    """Images at a time."""
+    device: Device = "auto"
+    """Where to compute."""
+    json: bool = False
+    """Print all numbers as JSON."""
+
+
+@dataclass(kw_only=True)
+class PredictArgs:
+    """Say what is on pictures: any size, dark on light or light on dark, a photo of a pen digit included."""
+
+    images: tyro.conf.Positional[tuple[str, ...]]
+    """Image files."""
+    model: str
+    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
+    json: bool = False
+    """Print one JSON object per picture."""
+
+
+@dataclass(kw_only=True)
+class ListArgs:
+    """List what there is, one line each."""
+
+    what: tyro.conf.Positional[Literal["models", "routings", "datasets", "recipes"]]
+    """Which of the registries."""
+
+
+def train(arguments: Sequence[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        say("usage: capsnet train RECIPE [flags]\n")
+        say("Train a model by a recipe. `capsnet train RECIPE --help` shows every flag and the recipe's values.\n")
+        return print_table(recipes.list_recipes(), recipes.describe)
+    name, *rest = arguments
+    default = TrainArgs(config=recipes.get(name))
+    args = tyro.cli(
+        TrainArgs, default=default, args=rest, prog=f"capsnet train {name}", config=(tyro.conf.AvoidSubcommands,)
+    )
+    config = args.config
+    if args.set:
+        config = dataclasses.replace(config, model_options=config.model_options | parse_options(args.set))
+    result = capsnet.train(
+        config, out=args.out, resume=args.resume, init=args.init, device=args.device, threads=args.threads
+    )
+    folder = shlex.quote(
+        os.path.relpath(result.folder) if result.folder.is_relative_to(os.getcwd()) else str(result.folder)
+    )
+    say(f"\ntest accuracy  {result.test.accuracy}")
+    say(f"everything is in  {folder}  (start with README.md and figures/)\n")
+    say("try next:")
+    say(f"  capsnet predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+    say(f"  capsnet evaluate {folder}                   # precision, recall and AUC per class")
+    if config.tensorboard:
+        say(f"  tensorboard --logdir {folder}               # curves, reconstructions, the computation graph")
+    return None
+
+
+def evaluate(arguments: Sequence[str]) -> None:
+    args = tyro.cli(EvaluateArgs, args=arguments, prog="capsnet evaluate")
+    result = capsnet.evaluate(
+        args.model,
+        args.data,
+        split=args.split,
+        batch_size=args.batch_size,
+        device=pick_device(args.device),
+        progress=True,
+    )
+    if args.json:
+        return say(json.dumps(result.metrics))
+    say(f"{args.model} on {args.data} ({args.split})\n")
+    say(f"{'class':>12}  precision   recall      AUC  examples")
+    for row in result.metrics["per_class"]:
+        shown = [f"{row[key]:.4f}" if row[key] is not None else "-" for key in ("precision", "recall", "auc")]
+        say(f"{row['class']:>12}     {shown[0]:>6}   {shown[1]:>6}   {shown[2]:>6}  {row['support']:>8,}")
+    say(f"\naccuracy  {result.accuracy}")
+    return None
+
+
+def predict(arguments: Sequence[str]) -> None:
+    args = tyro.cli(PredictArgs, args=arguments, prog="capsnet predict")
+    for path, answer in zip(args.images, capsnet.predict(args.images, args.model), strict=True):
+        if args.json:
+            say(json.dumps({"image": path, "class": answer.label, "length": answer.length, "lengths": answer.lengths}))
+        else:
+            second = sorted(answer.lengths.items(), key=lambda pair: -pair[1])[1:2]
+            rest = "".join(f"   next: {name} ({value:.2f})" for name, value in second)
+            doubt = "" if answer.length >= 0.5 else ", not sure"
+            say(f"{path}: {answer.label}   (length {answer.length:.2f}{doubt}){rest}")
+
+
+def list_(arguments: Sequence[str]) -> None:
+    what = tyro.cli(ListArgs, args=arguments, prog="capsnet list").what
+    if what == "models":
+        print_table(models.list_models(), models.describe)
+        if weights.list_weights():
+            say("\ntrained, ready to use:")
+            print_table(weights.list_weights(), shipped_summary)
+    elif what == "routings":
+        print_table(routing.list_routings(), routing.describe)
+    elif what == "datasets":
+        print_table(data.list_datasets(), data.describe)
+    else:
+        print_table(recipes.list_recipes(), recipes.describe)
+
+
+def shipped_summary(name: str) -> str:
+    return weights.read_metadata(weights.resolve(name))["card"]["summary"]
+
+
+VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
+    "train": (train, "train a model by a recipe"),
+    "evaluate": (evaluate, "test a trained model on a data set"),
+    "predict": (predict, "say what is on a picture"),
+    "list": (list_, "models, routings, datasets or recipes"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one verb; leave with 0 when it worked, 2 on bad input, 130 when stopped by hand."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    try:
+        dispatch(arguments)
+    except Interrupted as stop:
+        complain(str(stop), 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `capsnet list models | head -1` is no error
+    except (ValueError, OSError) as error:
+        if os.environ.get("CAPSNET_DEBUG"):
+            raise
+        complain(" ".join(str(error).split()) or type(error).__name__, 2)
+
+
+def dispatch(arguments: Sequence[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        say("usage: capsnet VERB [arguments]\n\nCapsule networks: train, test and use them.\n")
+        print_table(VERBS, lambda verb: VERBS[verb][1])
+        return say("\n`capsnet VERB --help` tells more. First steps: capsnet train demo")
+    if arguments[0] == "--version":
+        return say(f"capsnet {capsnet.__version__}")
+    check_name("verb", arguments[0], VERBS)
+    return VERBS[arguments[0]][0](arguments[1:])
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """KEY=VALUE with values as in JSON; what is not JSON is a string."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
+        try:
+            options[key.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key.replace("-", "_")] = value
+    return options
+
+
+def print_table(names: Any, describe: Callable[[str], str]) -> None:
+    names = list(names)
+    width = max(map(len, names), default=0)
+    for name in names:
+        say(f"  {name:<{width}}  {describe(name)}")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def complain(message: str, code: int) -> None:
+    print(f"capsnet: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,204 @@
+"""The command line: what it says, and one sentence with exit code 2 for each kind of bad input."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import capsnet
+from capsnet import cli, recipes
+from capsnet.training import TrainConfig, read_config
+
+
+@pytest.fixture
+def quick_recipe(quick: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The recipe `quick`, and an empty folder to work in."""
+    monkeypatch.setitem(recipes._RECIPES, "quick", lambda: quick)
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    """Run a command that has to fail: exit code 2, one sentence, no traceback. Returns the sentence."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said
+
+
+def test_train_evaluate_predict(quick_recipe: None, capsys: pytest.CaptureFixture, quick: TrainConfig) -> None:
+    cli.main(["train", "quick", "--epochs", "1", "--augment.shift", "0", "--set", "pose_dim=4", "--out", "run"])
+    said = capsys.readouterr().out
+    assert "test accuracy" in said
+    assert "capsnet predict IMAGE --model run" in said
+    config = read_config("run/config.json")
+    assert (config.epochs, config.augment.shift, config.model_options["pose_dim"]) == (1, 0, 4)
+    assert config.model_options["conv_channels"] == 4  # the recipe's own options stay
+
+    cli.main(["evaluate", "run", "--data", quick.data, "--json"])
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["accuracy"] == json.loads(Path("run/results.json").read_text())["accuracy"]
+    cli.main(["evaluate", "run", "--data", quick.data])
+    assert "precision" in capsys.readouterr().out
+
+    strokes = np.full((60, 50), 255, np.uint8)
+    strokes[10:50, 22:28] = 20
+    Image.fromarray(strokes).save("one.png")
+    cli.main(["predict", "one.png", "one.png", "--model", "run", "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 2
+    assert lines[0]["class"] in "0123456789"
+    assert len(lines[0]["lengths"]) == 10
+    cli.main(["predict", "one.png", "--model", "run"])
+    assert capsys.readouterr().out.startswith("one.png: ")
+
+
+@pytest.mark.parametrize("what", ["models", "routings", "datasets", "recipes"])
+def test_list(what: str, capsys: pytest.CaptureFixture) -> None:
+    cli.main(["list", what])
+    said = capsys.readouterr().out
+    assert {"models": "capsnet", "routings": "dynamic", "datasets": "mnist", "recipes": "demo"}[what] in said
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["train", "--help"], ["train"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture) -> None:
+    cli.main(arguments)
+    said = capsys.readouterr().out
+    assert "usage: capsnet" in said
+    assert "demo" in said
+
+
+@pytest.mark.parametrize("verb", [["train", "demo"], ["evaluate"], ["predict"], ["list"]])
+def test_every_verb_has_help(verb: list[str], capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*verb, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: capsnet {' '.join(verb)}" in capsys.readouterr().out
+
+
+def test_version_and_python_m() -> None:
+    said = subprocess.run([sys.executable, "-m", "capsnet", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == f"capsnet {capsnet.__version__}"
+
+
+def test_bad_names(quick_recipe: None, capsys: pytest.CaptureFixture) -> None:
+    assert "Did you mean 'train'" in refused(capsys, "trian")
+    assert "Did you mean 'demo'" in refused(capsys, "train", "dmo")
+    assert "epochs" in refused(capsys, "train", "quick", "--epoch", "3")
+    assert "Did you mean 'capsnet'" in refused(capsys, "train", "quick", "--model", "capsnt")
+    assert "unknown routing" in refused(capsys, "train", "quick", "--routing", "dinamic")
+    assert "Did you mean 'mnist'" in refused(capsys, "train", "quick", "--data", "mnits")
+    assert "at least 1" in refused(capsys, "train", "quick", "--iterations", "0")
+    assert "at least 1" in refused(capsys, "train", "quick", "--epochs", "0")
+    assert "at least 1" in refused(capsys, "train", "quick", "--threads", "0")
+    assert "KEY=VALUE" in refused(capsys, "train", "quick", "--set", "pose_dim")
+    assert "no model 'nobody'" in refused(capsys, "evaluate", "nobody")
+    assert list(Path().iterdir()) == []  # nothing was begun
+
+
+def test_bad_files(quick_recipe: None, capsys: pytest.CaptureFixture, tiny: capsnet.Model) -> None:
+    capsnet.save(tiny, "good.safetensors")
+    Path("half.safetensors").write_bytes(Path("good.safetensors").read_bytes()[:2000])
+    Path("text.png").write_text("not a picture")
+    Path("empty").mkdir()
+    Image.fromarray(np.zeros((40, 40), np.uint8)).save("x.png")
+    assert "not a complete safetensors file" in refused(capsys, "predict", "x.png", "--model", "half.safetensors")
+    assert "text.png" in refused(capsys, "predict", "text.png", "--model", "good.safetensors")
+    assert "nowhere.png" in refused(capsys, "predict", "nowhere.png", "--model", "good.safetensors")
+    assert "the model takes" in refused(capsys, "evaluate", "good.safetensors")
+    assert "empty" in refused(capsys, "train", "quick", "--data", "mnist:empty")
+    assert "no such" in refused(capsys, "train", "quick", "--data", "mnist:nowhere")
+    assert "half.safetensors" in refused(capsys, "train", "quick", "--init", "half.safetensors")
+    assert not Path("runs").exists()
+
+
+def test_bad_config_in_a_run_folder(quick_recipe: None, capsys: pytest.CaptureFixture) -> None:
+    Path("run").mkdir()
+    Path("run/config.json").write_text('{"epoch": 3}')
+    assert "another configuration" in refused(capsys, "train", "quick", "--resume", "run")
+
+
+def command(*arguments: str, prepare=None) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "capsnet", *arguments],
+        capture_output=True,
+        text=True,
+        preexec_fn=prepare,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
+        timeout=120,
+    )
+
+
+def one_sentence(done: subprocess.CompletedProcess) -> str:
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def small_run(idx_folder: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "train", "smoke", "--data", f"mnist:{idx_folder}", "--batch-size", "50", "--set", "conv_channels=4",
+        "primary_types=2", "--out", str(out), *more,
+    ]  # fmt: skip
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(idx_folder: Path, tmp_path: Path) -> None:
+    """No file may grow beyond 20 kB: the configuration fits, the checkpoint does not."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    done = command(*small_run(idx_folder, tmp_path / "run", "--no-tensorboard"), prepare=limit)
+    assert "File too large" in one_sentence(done)
+    left = [path.name for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert not [name for name in left if name.endswith((".tmp", ".pt", ".safetensors"))]
+
+
+def test_a_read_only_disk_is_one_sentence(idx_folder: Path, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        forbidden = Path("/sys")  # even root cannot make a folder there
+    else:
+        forbidden = tmp_path / "locked"
+        forbidden.mkdir(mode=0o555)
+    said = one_sentence(command(*small_run(idx_folder, forbidden / "run")))
+    assert str(forbidden / "run") in said
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    assert "Not a directory" in one_sentence(command(*small_run(idx_folder, in_the_way / "run")))
+
+
+def test_import_is_light() -> None:
+    """`import capsnet` brings no web server, no search, no drawing, no command line."""
+    heavy = ("fastapi", "optuna", "matplotlib", "tyro", "tensorboard", "onnx")
+    script = f"import capsnet, sys; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(idx_folder: Path, tmp_path: Path) -> None:
+    arguments = small_run(idx_folder, tmp_path / "run", "--epochs", "2000", "--no-tensorboard")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "capsnet", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up and not (metrics.is_file() and metrics.stat().st_size):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"--resume {tmp_path / 'run'}" in said
+    assert (tmp_path / "run" / "checkpoint.pt").is_file()
