@@ -87,6 +87,19 @@ def test_light_border_does_not_decide_the_polarity(digits: ArrayDataset) -> None
     assert compare(photos, digits)[0] > 0.9
 
 
+@pytest.mark.parametrize("invert", [False, True])
+def test_tight_crops(digits: ArrayDataset, invert: bool) -> None:
+    """The digit touches all four borders: the paper is only seen between its strokes."""
+    crops = []
+    for i in range(16):
+        large = Image.fromarray(digits.images[i, 0]).resize((336, 336), Image.Resampling.BICUBIC)
+        ink = large.point(lambda value: 255 * (value > 110))
+        crops.append(Image.eval(ink.crop(ink.getbbox()), lambda value: value if invert else 255 - value))
+    likeness, right = compare(crops, digits)
+    assert likeness > 0.85
+    assert right >= 0.85
+
+
 def test_chalk_on_a_board(digits: ArrayDataset) -> None:
     boards = [np.asarray(photograph(digits.images[i, 0], i)) for i in range(8)]
     assert compare([Image.fromarray(((255 - b) * 0.6 + 20).astype(np.uint8)) for b in boards], digits)[0] > 0.93

@@ -52,13 +52,14 @@ def _border_paper(pixels: Pixels) -> Pixels:
 
 
 def _is_two_tone(pixels: Pixels) -> bool:
-    """A drawing or a clean crop rather than a photo: most pixels are the border's colour, or far from it.
+    """A drawing or a clean crop rather than a photo: most pixels are the border's colour, the others far from it.
 
     There the border says what paper is, even if the digit is cropped so tightly that no fit could tell.
     """
     distance = np.abs(pixels - _border_paper(pixels)).max(axis=2)
     far = float(np.quantile(distance, 0.99))
-    return far > 0.3 and float(((distance < 0.04) | (distance > 0.7 * far)).mean()) > 0.6
+    near = float((distance < 0.04).mean())
+    return far > 0.3 and near > 0.36 and near + float((distance > 0.7 * far).mean()) > 0.6
 
 
 def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
@@ -71,7 +72,7 @@ def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
     score, mask = _digit_mask(contrast, max(floor, 0.3 * _centre_peak(contrast)))
     if score > 0:
         score, mask = _digit_mask(contrast, max(floor, 0.4 * float(np.quantile(contrast[mask], 0.8))))
-    if score <= 0:
+    if score <= 0 or mask.mean() > 0.5:  # what covers most of the picture is a sheet of paper on a dark table
         return 0.0, contrast
     level = float(np.quantile(contrast[mask], 0.8))
     return score, np.clip((contrast - 0.25 * level) / (0.5 * level), 0, 1) * max_filter(mask.astype(np.float32), 2, 2)
@@ -97,13 +98,14 @@ def _fit_paper(pixels: Pixels) -> Pixels:
     grey = values.mean(axis=1)
     weight = centre * np.exp(-0.5 * ((grey - _weighted_median(grey, centre)) / 0.15) ** 2)
     for _ in range(12):
-        root = np.sqrt(weight)[:, None]
-        fit = np.linalg.lstsq(terms * root, values * root, rcond=None)[0]
-        error = grey - (terms @ fit).mean(axis=1)
+        weighted = terms * weight[:, None]
+        normal = np.einsum("ni,nj->ij", weighted, terms) + 1e-9 * np.eye(terms.shape[1])  # einsum: no BLAS threads
+        fit = np.linalg.solve(normal, np.einsum("ni,nc->ic", weighted, values))
+        error = grey - np.einsum("ni,i->n", terms, fit.mean(axis=1))
         spread = max(0.01, 1.4826 * _weighted_median(np.abs(error), centre))
         weight = centre * np.clip(1 - (error / (4 * spread)) ** 2, 0, None) ** 2 + 1e-9  # Tukey's biweight
     full, _ = _terms(height, width)
-    return np.clip((full @ fit).reshape(height, width, 3), 0, 1).astype(np.float32)
+    return np.clip(np.einsum("ni,ic->nc", full, fit).reshape(height, width, 3), 0, 1).astype(np.float32)
 
 
 @lru_cache(maxsize=8)
