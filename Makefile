@@ -41,4 +41,4 @@ bench: $(READY)  ## what the performance claims are measured with
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the environment and the caches, keep the runs
-	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -11,9 +11,8 @@ from hypothesis import settings
 
 import capsnet
 
-torch.set_num_threads(
-    1
-)  # the tensors of a test are small: a second thread costs more than it brings, most on busy machines
+# the tensors of a test are small: a second thread costs more than it brings, most of all on busy machines
+torch.set_num_threads(1)
 settings.register_profile("capsnet", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("capsnet")
 

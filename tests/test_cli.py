@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -36,15 +37,21 @@ def refused(capsys: pytest.CaptureFixture, *arguments: str) -> str:
 
 
 def test_train_evaluate_predict(quick_recipe: None, capsys: pytest.CaptureFixture, quick: TrainConfig) -> None:
-    cli.main(["train", "quick", "--epochs", "1", "--augment.shift", "0", "--set", "pose_dim=4", "--out", "run"])
+    changes = ["--epochs", "1", "--augment.shift", "0", "--set", "pose_dim=4", "--set", "primary_dim=4"]
+    cli.main(["train", "quick", *changes, "--out", "run"])
     said = capsys.readouterr().out
     assert "test accuracy" in said
     assert "capsnet predict IMAGE --model run" in said
     config = read_config("run/config.json")
     assert (config.epochs, config.augment.shift, config.model_options["pose_dim"]) == (1, 0, 4)
     assert config.model_options["conv_channels"] == 4  # the recipe's own options stay
+    assert config.model_options["primary_dim"] == 4
 
-    cli.main(["evaluate", "run", "--data", quick.data, "--json"])
+    cli.main(["train", "run/config.json", "--out", "again"])  # an earlier run's configuration is a recipe too
+    assert Path("again/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
+    capsys.readouterr()
+
+    cli.main(["evaluate", "run", "--json"])  # on the data it was trained on
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["accuracy"] == json.loads(Path("run/results.json").read_text())["accuracy"]
     cli.main(["evaluate", "run", "--data", quick.data])
@@ -97,9 +104,9 @@ def test_bad_names(quick_recipe: None, capsys: pytest.CaptureFixture) -> None:
     assert "Did you mean 'capsnet'" in refused(capsys, "train", "quick", "--model", "capsnt")
     assert "unknown routing" in refused(capsys, "train", "quick", "--routing", "dinamic")
     assert "Did you mean 'mnist'" in refused(capsys, "train", "quick", "--data", "mnits")
-    assert "at least 1" in refused(capsys, "train", "quick", "--iterations", "0")
+    assert "option 'iterations' of capsnet" in refused(capsys, "train", "quick", "--iterations", "0")
     assert "at least 1" in refused(capsys, "train", "quick", "--epochs", "0")
-    assert "at least 1" in refused(capsys, "train", "quick", "--threads", "0")
+    assert "between 1 and" in refused(capsys, "train", "quick", "--threads", "0")
     assert "KEY=VALUE" in refused(capsys, "train", "quick", "--set", "pose_dim")
     assert "no model 'nobody'" in refused(capsys, "evaluate", "nobody")
     assert list(Path().iterdir()) == []  # nothing was begun
@@ -124,7 +131,32 @@ def test_bad_files(quick_recipe: None, capsys: pytest.CaptureFixture, tiny: caps
 def test_bad_config_in_a_run_folder(quick_recipe: None, capsys: pytest.CaptureFixture) -> None:
     Path("run").mkdir()
     Path("run/config.json").write_text('{"epoch": 3}')
-    assert "another configuration" in refused(capsys, "train", "quick", "--resume", "run")
+    for arguments in (["quick", "--resume", "run"], ["run/config.json"]):
+        said = refused(capsys, "train", *arguments)
+        assert "run/config.json: unknown key 'epoch'. Did you mean 'epochs'?" in said
+
+
+def test_bad_values(quick_recipe: None, capsys: pytest.CaptureFixture) -> None:
+    for flags in (["--lr", "nan"], ["--clip", "nan"], ["--seed", "9" * 30], ["--set", "pose_dim=-3"],
+                  ["--set", "pose_dim=abc"], ["--set", "num_classes=3"], ["--batch-size", "0"],
+                  ["--threads", "100000000"], ["--device", "tpu"], ["--recipe", "../x"]):  # fmt: skip
+        refused(capsys, "train", "quick", *flags)
+    assert list(Path().iterdir()) == []
+
+
+def test_one_bad_picture_does_not_lose_the_others(
+    quick_recipe: None, capsys: pytest.CaptureFixture, tiny: capsnet.Model
+) -> None:
+    capsnet.save(tiny, "good.safetensors")
+    Image.fromarray(np.full((40, 44), 99, np.uint8)).save("x.png")
+    Path("bad.png").write_text("no picture")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["predict", "bad.png", "x.png", "--model", "good.safetensors"])
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("x.png: ")
+    assert "bad.png" in said.err
+    assert "at least one image" in refused(capsys, "predict", "--model", "good.safetensors")
 
 
 def command(*arguments: str, prepare=None) -> subprocess.CompletedProcess:
@@ -147,7 +179,7 @@ def one_sentence(done: subprocess.CompletedProcess) -> str:
 def small_run(idx_folder: Path, out: Path, *more: str) -> list[str]:
     return [
         "train", "smoke", "--data", f"mnist:{idx_folder}", "--batch-size", "50", "--set", "conv_channels=4",
-        "primary_types=2", "--out", str(out), *more,
+        "--set", "primary_types=2", "--out", str(out), *more,
     ]  # fmt: skip
 
 
@@ -200,5 +232,37 @@ def test_ctrl_c_saves_and_says_how_to_go_on(idx_folder: Path, tmp_path: Path) ->
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"--resume {tmp_path / 'run'}" in said
+    command_to_go_on = said.strip().splitlines()[-1]
+    assert command_to_go_on.endswith(f"--resume {tmp_path / 'run'}")
+    assert "--epochs 2000" in command_to_go_on
     assert (tmp_path / "run" / "checkpoint.pt").is_file()
+
+
+def documented_commands() -> list[str]:
+    """Every `capsnet ...` line of an indented block in the README and the guides."""
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text().splitlines() if line.startswith("    capsnet ")]
+    return [line.split("  #")[0].strip() for line in lines]
+
+
+@pytest.mark.parametrize("line", documented_commands())
+def test_documented_commands_are_understood(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Parsed for real, but not carried out: the three verbs that work stop where they would begin."""
+
+    class BegunError(Exception):
+        pass
+
+    def begin(*arguments: object, **more: object) -> None:
+        raise BegunError
+
+    for verb in ("train", "evaluate", "predict"):
+        monkeypatch.setattr(capsnet, verb, begin)
+    words = shlex.split(line)[1:]
+    if words[0] == "list":
+        cli.main(words)
+    else:
+        with pytest.raises(BegunError):
+            cli.main(words)

@@ -11,7 +11,7 @@ from capsnet import data, functional, layers, metrics, models, recipes, routing
 from capsnet._version import __version__
 from capsnet.inference import Evaluation, Prediction, evaluate, predict
 from capsnet.models import Model, Output, create_model, list_models
-from capsnet.training import TrainConfig, train
+from capsnet.training import TrainConfig, read_config, train
 from capsnet.weights import list_weights, load, save
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "metrics",
     "models",
     "predict",
+    "read_config",
     "recipes",
     "routing",
     "save",

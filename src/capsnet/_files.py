@@ -14,6 +14,8 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
     On any failure (a full disk, a signal, a missing folder) the old file stays as it was and nothing new is left.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
     data = content.encode() if isinstance(content, str) else content
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -36,14 +37,12 @@ class TrainArgs:
     """Folder of the run; default: runs/RECIPE/TIME-SEED."""
     resume: str = "no"
     """`auto` goes on with the newest unfinished run of an equal configuration, else starts one; or a run folder."""
-    init: str | None = None
-    """Trained weights to start from (a shipped name, a file or a run folder): fine-tuning on few images."""
     device: Device = "auto"
     """Where to compute."""
     threads: int | None = None
     """CPU threads; None leaves PyTorch's choice."""
-    set: tuple[str, ...] = ()
-    """Further options of the network, as KEY=VALUE, e.g. `--set pose_dim=8 routing_options='{"leaky": true}'`."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A further option of the network, as KEY=VALUE; may be repeated: `--set pose_dim=8 --set primary_types=16`."""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
 
 
@@ -53,8 +52,8 @@ class EvaluateArgs:
 
     model: tyro.conf.Positional[str]
     """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
-    data: str = "mnist"
-    """Data set, as NAME or NAME:PATH."""
+    data: str | None = None
+    """Data set, as NAME or NAME:PATH; None takes the one that the model was trained on."""
     split: str = "test"
     """Which part of it."""
     batch_size: int = 250
@@ -88,19 +87,19 @@ class ListArgs:
 def train(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         say("usage: capsnet train RECIPE [flags]\n")
-        say("Train a model by a recipe. `capsnet train RECIPE --help` shows every flag and the recipe's values.\n")
+        say("Train a model by a recipe, or by the config.json of an earlier run.")
+        say("`capsnet train RECIPE --help` shows every flag and the recipe's values.\n")
         return print_table(recipes.list_recipes(), recipes.describe)
     name, *rest = arguments
-    default = TrainArgs(config=recipes.get(name))
-    args = tyro.cli(
-        TrainArgs, default=default, args=rest, prog=f"capsnet train {name}", config=(tyro.conf.AvoidSubcommands,)
-    )
+    config = capsnet.read_config(name) if name.endswith(".json") else recipes.get(name)
+    args = tyro.cli(TrainArgs, default=TrainArgs(config=config), args=rest, prog=f"capsnet train {name}")
     config = args.config
     if args.set:
         config = dataclasses.replace(config, model_options=config.model_options | parse_options(args.set))
-    result = capsnet.train(
-        config, out=args.out, resume=args.resume, init=args.init, device=args.device, threads=args.threads
-    )
+    try:
+        result = capsnet.train(config, out=args.out, resume=args.resume, device=args.device, threads=args.threads)
+    except Interrupted as stop:
+        return complain(f"stopped; go on with\n  {resume_command(arguments, stop.folder)}", 130)
     folder = shlex.quote(
         os.path.relpath(result.folder) if result.folder.is_relative_to(os.getcwd()) else str(result.folder)
     )
@@ -112,6 +111,19 @@ def train(arguments: Sequence[str]) -> None:
     if config.tensorboard:
         say(f"  tensorboard --logdir {folder}               # curves, reconstructions, the computation graph")
     return None
+
+
+def resume_command(arguments: Sequence[str], folder: Path) -> str:
+    """The command that was given, with --resume FOLDER in place of its own --resume and --out."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        if flag not in ("--resume", "--out"):
+            kept.append(word)
+        elif not equals:
+            next(words, None)
+    return shlex.join(["capsnet", "train", *kept, "--resume", str(folder)])
 
 
 def evaluate(arguments: Sequence[str]) -> None:
@@ -126,7 +138,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     )
     if args.json:
         return say(json.dumps(result.metrics))
-    say(f"{args.model} on {args.data} ({args.split})\n")
+    say(f"{args.model} on the {args.split} split{f' of {args.data}' if args.data else ''}\n")
     say(f"{'class':>12}  precision   recall      AUC  examples")
     for row in result.metrics["per_class"]:
         shown = [f"{row[key]:.4f}" if row[key] is not None else "-" for key in ("precision", "recall", "auc")]
@@ -137,7 +149,17 @@ def evaluate(arguments: Sequence[str]) -> None:
 
 def predict(arguments: Sequence[str]) -> None:
     args = tyro.cli(PredictArgs, args=arguments, prog="capsnet predict")
-    for path, answer in zip(args.images, capsnet.predict(args.images, args.model), strict=True):
+    if not args.images:
+        raise ValueError("name at least one image file: capsnet predict IMAGE... --model MODEL")
+    model = capsnet.load(args.model)
+    problems = 0
+    for path in args.images:
+        try:
+            answer = capsnet.predict(path, model)[0]
+        except (ValueError, OSError) as error:  # the other pictures still get their answers
+            problems += 1
+            print(f"capsnet: {one_line(error)}", file=sys.stderr)
+            continue
         if args.json:
             say(json.dumps({"image": path, "class": answer.label, "length": answer.length, "lengths": answer.lengths}))
         else:
@@ -145,6 +167,8 @@ def predict(arguments: Sequence[str]) -> None:
             rest = "".join(f"   next: {name} ({value:.2f})" for name, value in second)
             doubt = "" if answer.length >= 0.5 else ", not sure"
             say(f"{path}: {answer.label}   (length {answer.length:.2f}{doubt}){rest}")
+    if problems:
+        sys.exit(2)
 
 
 def list_(arguments: Sequence[str]) -> None:
@@ -180,14 +204,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         dispatch(arguments)
-    except Interrupted as stop:
-        complain(str(stop), 130)
+    except KeyboardInterrupt:
+        complain("stopped", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `capsnet list models | head -1` is no error
     except (ValueError, OSError) as error:
         if os.environ.get("CAPSNET_DEBUG"):
             raise
-        complain(" ".join(str(error).split()) or type(error).__name__, 2)
+        complain(one_line(error), 2)
 
 
 def dispatch(arguments: Sequence[str]) -> None:
@@ -224,6 +248,10 @@ def print_table(names: Any, describe: Callable[[str], str]) -> None:
 
 def say(text: str) -> None:
     print(text, flush=True)
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def complain(message: str, code: int) -> None:

@@ -94,4 +94,7 @@ def mask_capsules(poses: Tensor, targets: Tensor | None = None) -> Tensor:
     """
     if targets is None:
         targets = length(poses).argmax(dim=1)  # (B,)
-    return poses * multi_hot(targets, poses.shape[1]).unsqueeze(-1)
+    chosen = multi_hot(targets, poses.shape[1])
+    if chosen.shape[0] != poses.shape[0]:
+        raise ValueError(f"{poses.shape[0]} examples but {chosen.shape[0]} labels")
+    return poses * chosen.unsqueeze(-1)

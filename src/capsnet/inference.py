@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
 def evaluate(
     model: Model | str | Path,
-    dataset: Dataset | str = "mnist",
+    dataset: Dataset | str | None = None,
     *,
     split: str = "test",
     batch_size: int = 250,
@@ -58,10 +58,12 @@ def evaluate(
 ) -> Evaluation:
     """Run a model over a whole data set and measure it.
 
+    ``dataset`` is a data set or a name; None takes what the model was trained on, as its card says, else MNIST.
     The reconstruction error (summed squared difference per image) decodes the *longest* capsule, never the true one.
     """
     model = model if isinstance(model, Model) else load(model)
-    dataset = dataset if isinstance(dataset, Dataset) else data.load(dataset, split)
+    if not isinstance(dataset, Dataset):
+        dataset = data.load(dataset or model.card.get("data", "mnist"), split)
     check_fit(model, dataset)
     device = torch.device(device) if device is not None else next(model.parameters()).device
     lengths, targets, squared = [], [], 0.0
@@ -88,6 +90,8 @@ def predict(
 
     The pictures go through the preprocessing that is stored with the weights, the same everywhere.
     """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     model = model if isinstance(model, Model) else load(model)
     if isinstance(pictures, Picture):
         pictures = [pictures]

@@ -160,6 +160,7 @@ def test_blank_images_have_finite_gradients(tiny: capsnet.Model) -> None:
         (torch.rand(2, 3, 20, 22), r"expected images of shape \(B, 1, 20, 22\), got \(2, 3, 20, 22\)"),
         (torch.rand(20, 22), "expected images of shape"),
         (torch.zeros(2, 1, 20, 22, dtype=torch.uint8), "divide pixels by 255"),
+        (torch.rand(2, 1, 20, 22, dtype=torch.float64), "expected images of torch.float32"),
     ],
 )
 def test_wrong_images_are_one_sentence(tiny: capsnet.Model, images: torch.Tensor, message: str) -> None:
@@ -174,11 +175,24 @@ def test_wrong_options_are_one_sentence() -> None:
         capsnet.create_model("capsnet", iteration=3)
     with pytest.raises(ValueError, match="at least 17 x 17"):
         capsnet.create_model("capsnet", image_size=(16, 28))
-    with pytest.raises(ValueError, match="classes must be at least 1"):
-        capsnet.create_model("capsnet", num_classes=0)
+    for wrong in ({"num_classes": 0}, {"pose_dim": -3}, {"pose_dim": "abc"}, {"kernel_size": 0}, {"image_size": 28},
+                  {"image_size": (28.5, 28)}, {"decoder": "no"}, {"reconstruction_weight": float("nan")},
+                  {"decoder_widths": 5}, {"iterations": True}, {"routing": 3}):  # fmt: skip
+        with pytest.raises(ValueError, match=f"option '{next(iter(wrong))}' of capsnet: Input should be .*got "):
+            capsnet.create_model("capsnet", **wrong)
     with pytest.raises(ValueError, match="unknown routing"):
         capsnet.create_model("capsnet", routing="static")
     with pytest.raises(ValueError, match="too small to pool"):
         capsnet.create_model("cnn-small", image_size=(4, 4))
     with pytest.raises(ValueError, match="has no decoder"):
         capsnet.create_model("capsnet-small", decoder=False).decode(torch.rand(1, 10, 16), torch.tensor([0]))
+
+
+def test_labels_of_another_batch_are_refused(tiny: capsnet.Model) -> None:
+    with pytest.raises(ValueError, match="4 examples but 1 labels"):
+        tiny(torch.rand(4, 1, 20, 22), torch.tensor([0]))
+
+
+def test_an_empty_batch_gives_an_empty_answer(tiny: capsnet.Model) -> None:
+    output = tiny(torch.rand(0, 1, 20, 22))
+    assert output.lengths.shape == (0, 3)

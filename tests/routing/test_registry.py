@@ -78,3 +78,10 @@ def test_a_new_routing_is_one_class_and_one_registration(monkeypatch: pytest.Mon
 def test_wrong_shapes_are_one_sentence(votes: torch.Tensor, extra: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         routing.get("dynamic")(votes, **extra)
+
+
+def test_unknown_learned_tensors_are_named() -> None:
+    with pytest.raises(ValueError, match="unknown learned tensor of dynamic routing 'bais'"):
+        routing.get("dynamic", bias=True)(torch.rand(2, 3, 4, 5), params={"bais": torch.zeros(4, 5)})
+    with pytest.raises(ValueError, match="unknown option of dynamic routing 'foo'"):
+        routing.get(routing.get("dynamic"), foo=1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,10 @@ def test_every_recipe_survives_the_round_trip(name: str, tmp_path: Path) -> None
         ({"lr": -1.0}, "lr must lie"),
         ({"ema": 1.5}, "ema must lie"),
         ({"clip": 0.0}, "clip must be positive"),
+        ({"clip": math.nan}, "clip must be positive"),
+        ({"weight_decay": math.nan}, "weight_decay must be"),
+        ({"seed": -1}, "seed must lie"),
+        ({"recipe": "../up"}, "recipe's name"),
         ({"limit": 0}, "limit must be"),
         ({"augment": {"rotate": -5.0}}, "rotate must lie"),
     ],
@@ -84,3 +89,16 @@ def test_one_cycle_goes_up_and_down_and_never_to_zero(total: int) -> None:
         assert rates[: top + 1] == sorted(rates[: top + 1])
         assert rates[top:] == sorted(rates[top:], reverse=True)
         assert rates[-1] == pytest.approx(1e-6, rel=0.1)
+
+
+def test_a_configuration_equals_its_own_file(tmp_path: Path) -> None:
+    config = TrainConfig(model_options={"decoder_widths": (8, 9)})
+    (tmp_path / "config.json").write_text(config.to_json())
+    assert read_config(tmp_path / "config.json") == config
+    with pytest.raises(ValueError, match="what JSON can hold"):
+        TrainConfig(model_options={"routing": object()})
+
+
+def test_sizes_come_from_the_data() -> None:
+    with pytest.raises(ValueError, match="must not set num_classes"):
+        TrainConfig(model_options={"num_classes": 3}).create_options()

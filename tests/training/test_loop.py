@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import capsnet
 from capsnet.training import Diverged, Interrupted, TrainConfig, loop, read_config
+from capsnet.training import report as report_module
 from capsnet.training import run as run_folder
 
 
@@ -42,6 +44,7 @@ def test_a_run_learns_and_leaves_a_readable_folder(quick: TrainConfig, tmp_path:
     drawn = {path.name for path in (result.folder / "figures").iterdir()}
     assert drawn == {"reconstructions.png", "sweep.png", "confusion.png", "curves.png"}
     assert read_config(result.folder / "config.json") == config
+    assert not (result.folder / ".lock").exists()
     epochs = run_folder.Run(result.folder).records("epoch")
     assert [line["epoch"] for line in epochs] == list(range(1, 21))
     assert epochs[-1]["train_loss"] < epochs[0]["train_loss"]
@@ -76,6 +79,7 @@ def test_stop_and_resume_equals_one_run_bit_for_bit(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, change: dict
 ) -> None:
     """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN."""
+    monkeypatch.setattr(loop, "RECORD_EVERY", 1)
     config = dataclasses.replace(quick, **change)
     whole = capsnet.train(config, out=tmp_path / "whole")
     with monkeypatch.context() as patch:
@@ -127,7 +131,7 @@ def test_resume_auto_takes_the_newest_unfinished_run_of_an_equal_config(
 def test_a_run_in_progress_is_not_resumed(quick: TrainConfig, tmp_path: Path) -> None:
     running = run_folder.open_run(quick, tmp_path / "a", "no")
     with running.lock():
-        with pytest.raises(ValueError, match="not empty"):
+        with pytest.raises(ValueError, match="the run there is in use"):
             capsnet.train(quick, out=tmp_path / "a", resume="auto")
         with pytest.raises(ValueError, match="another process"):
             capsnet.train(quick, resume=tmp_path / "a")
@@ -145,8 +149,12 @@ def test_what_cannot_be_resumed_is_said(quick: TrainConfig, tmp_path: Path, monk
     stop_after(monkeypatch, 1)
     with pytest.raises(Interrupted):
         capsnet.train(quick, out=tmp_path / "stopped")
-    with pytest.raises(ValueError, match="another configuration"):
+    with pytest.raises(ValueError, match="another configuration: lr differ"):
         capsnet.train(dataclasses.replace(quick, lr=1e-4), resume=tmp_path / "stopped")
+    with pytest.raises(ValueError, match="the run there has another configuration"):
+        capsnet.train(dataclasses.replace(quick, lr=1e-4), out=tmp_path / "stopped", resume="auto")
+    with pytest.raises(ValueError, match="the run there is finished"):
+        capsnet.train(quick, out=done.folder, resume="auto")
     (tmp_path / "stopped" / "checkpoint.pt").write_bytes(b"half a checkpoint")
     with pytest.raises(ValueError, match="not a usable checkpoint"):
         capsnet.train(quick, resume=tmp_path / "stopped")
@@ -161,7 +169,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_good_check
         with pytest.raises(Diverged, match=r"diverged at step 6 \(epoch 2, batch 2\).*margin nan.*checkpoint\.pt"):
             capsnet.train(dataclasses.replace(quick, checkpoint_every=1000), out=tmp_path / "run")
     config = dataclasses.replace(quick, checkpoint_every=1000)
-    state = loop.new_state(config, loop.build(config, loop.load_splits(config)[0], None))
+    state = loop.new_state(config, loop.build(config, loop.load_splits(config)[0]))
     loop.load_checkpoint(state, tmp_path / "run" / "checkpoint.pt")
     assert state.step == 4
     assert all(p.isfinite().all() for p in state.model.parameters())
@@ -182,7 +190,9 @@ def test_fine_tuning_starts_from_trained_weights(quick: TrainConfig, tmp_path: P
     first = capsnet.train(dataclasses.replace(quick, epochs=10, lr=1e-2, ema=None), out=tmp_path / "first")
     short = dataclasses.replace(quick, epochs=1, lr=1e-6, ema=None)
     cold = capsnet.train(short, out=tmp_path / "cold")
-    warm = capsnet.train(short, out=tmp_path / "warm", init=first.folder)
+    warm = capsnet.train(dataclasses.replace(short, init=str(first.folder)), out=tmp_path / "warm")
+    assert str(first.folder) in (warm.folder / "README.md").read_text()
+    assert warm.model.card["init"] == str(first.folder)
     assert warm.test.accuracy.value == pytest.approx(first.test.accuracy.value, abs=0.1)
     assert warm.test.accuracy.value > cold.test.accuracy.value + 0.2
 
@@ -195,16 +205,25 @@ def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
     asked: list[str] = []
     real = data.load
     monkeypatch.setattr(data, "load", lambda spec, split: asked.append(split) or real(spec, split))
+    evaluated: list[str] = []
+    for module in (loop, report_module):
+        measure = module.evaluate
+        monkeypatch.setattr(
+            module, "evaluate", lambda m, d, _measure=measure, **k: evaluated.append(d.name) or _measure(m, d, **k)
+        )
     capsnet.train(quick, out=tmp_path / "a")
-    assert asked == ["train", "validation", "test"]
+    assert sorted(asked) == ["test", "train", "validation"]
+    assert evaluated == ["mnist validation", "mnist validation", "mnist test"]  # two epochs, then the test, once
     asked.clear()
+    evaluated.clear()
     final = capsnet.train(dataclasses.replace(quick, train_on="train+validation"), out=tmp_path / "b")
-    assert asked == ["train+validation", "test"]
+    assert sorted(asked) == ["test", "train+validation"]
+    assert evaluated == ["mnist test"]
     assert "val_accuracy" not in run_folder.Run(final.folder).records("epoch")[-1]
 
 
 def test_limit_uses_the_first_examples_only(quick: TrainConfig) -> None:
-    training, validation = loop.load_splits(dataclasses.replace(quick, limit=30))
+    training, validation, _ = loop.load_splits(dataclasses.replace(quick, limit=30))
     assert len(training) == 30
     assert validation is not None
     assert len(validation) == 40
@@ -218,3 +237,170 @@ def test_a_model_without_decoder_and_without_options_for_it(quick: TrainConfig, 
             dataclasses.replace(quick, model="cnn-small", model_options={}, decoder=False), out=tmp_path / "x"
         )
     assert not (tmp_path / "x").exists()  # nothing is left by a run that never began
+
+
+def test_tensorboard_keeps_every_epoch_over_a_resume(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = dataclasses.replace(quick, tensorboard=True)
+
+    def pull_the_plug(*arguments: object, **more: object) -> None:
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "report", pull_the_plug)
+        with pytest.raises(RuntimeError, match="power cut"):
+            capsnet.train(config, out=tmp_path / "run")
+    capsnet.train(config, out=tmp_path / "run", resume="auto")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"images": 0}).Reload()
+    assert [event.step for event in events.Scalars("epoch/val_accuracy")] == [4, 8]
+
+
+def test_the_best_epoch_on_validation_is_kept(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation scores are scripted, 0.2, 0.9, 0.3: `best` saves the second epoch's weights, `last` the third's."""
+    kept = {}
+    for keep in ("best", "last"):
+        scores, weights = iter([0.2, 0.9, 0.3]), []
+
+        def scripted(model, dataset, scores=scores, weights=weights, **more):
+            weights.append({name: t.clone() for name, t in model.state_dict().items()})
+            metrics = {"accuracy": {"value": next(scores), "low": 0, "high": 1, "n": 1}}
+            return capsnet.Evaluation(metrics, np.zeros(0), np.zeros(0))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "evaluate", scripted)
+            result = capsnet.train(dataclasses.replace(quick, epochs=3, keep=keep), out=tmp_path / keep)
+        saved = capsnet.load(result.folder).state_dict()
+        kept[keep] = [all(torch.equal(saved[name], w[name]) for name in saved) for w in weights]
+    assert kept == {"best": [False, True, False], "last": [False, False, True]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clip": 1e-3},
+        {"weight_decay": 0.1},
+        {"optimizer": "adamw", "weight_decay": 0.1},
+        {"ema": None},
+        {"augment": capsnet.data.Augment()},
+        {"schedule": "constant"},
+        {"lr": 1e-3},
+        {"batch_size": 40},
+        {"iterations": 1},
+        {"limit": 150},
+        {
+            "model_options": {
+                "conv_channels": 4,
+                "primary_types": 2,
+                "decoder_widths": [8, 9],
+                "reconstruction_weight": 0.01,
+            }
+        },
+    ],
+    ids=str,
+)
+def test_no_setting_is_accepted_and_ignored(quick: TrainConfig, tmp_path: Path, change: dict) -> None:
+    """One epoch with and without the setting: the weights must differ (Adam against AdamW as well)."""
+    base = dataclasses.replace(quick, epochs=1, keep="last")
+    other = dataclasses.replace(base, **({"weight_decay": 0.1} if "optimizer" in change else {}))
+    assert final_weights(dataclasses.replace(base, **change)) != final_weights(other)
+
+
+def final_weights(config: TrainConfig) -> list[float]:
+    """Sums of the tested weights after the last epoch, without the report."""
+    training, _, _ = loop.load_splits(config)
+    state = loop.new_state(config, loop.build(config, training))
+    total = capsnet.data.num_batches(training, config.batch_size)
+    order = capsnet.data.batches(training, config.batch_size, seed=0, epoch=0, shuffle=True, augment=config.augment)
+    for batch in order:
+        loop.train_step(config, state, batch.images, batch.targets, total, run_folder.Run(Path()))
+    return [p.double().sum().item() for p in state.tested.parameters()]
+
+
+def test_every_epoch_shuffles_augments_and_shows_the_labels(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple] = []
+    real = loop.train_step
+
+    def spy(config, state, images, targets, total, here):
+        seen.append((images.clone(), targets.clone()))
+        return real(config, state, images, targets, total, here)
+
+    labelled: list[bool] = []
+    forward = capsnet.models.CapsNet.forward
+    monkeypatch.setattr(loop, "train_step", spy)
+    monkeypatch.setattr(
+        capsnet.models.CapsNet,
+        "forward",
+        lambda self, images, labels=None, trace=False: (
+            labelled.append(labels is not None) if self.training else None,
+            forward(self, images, labels, trace),
+        )[1],
+    )
+    capsnet.train(quick, out=tmp_path / "run")
+    assert len(seen) == 8
+    assert all(labelled)
+    assert len(labelled) == 8
+    first, second = torch.cat([t for _, t in seen[:4]]), torch.cat([t for _, t in seen[4:]])
+    assert not torch.equal(first, second)  # another order in the second epoch
+    assert torch.equal(first.sort().values, second.sort().values)  # of the same examples
+    plain = capsnet.data.load(quick.data, "train").batch(range(200)).images
+    shown = torch.cat([images for images, _ in seen[:4]])
+    assert not any(torch.equal(shown[0], image) for image in plain) or not any(
+        torch.equal(shown[1], image) for image in plain
+    )
+
+
+def test_threads_are_set_and_bounded(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    capsnet.train(dataclasses.replace(quick, epochs=1), out=tmp_path / "run", threads=1)
+    assert asked == [1]
+    with pytest.raises(ValueError, match="threads must lie between 1 and"):
+        capsnet.train(quick, out=tmp_path / "other", threads=10**8)
+
+
+def test_lines_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+    here = run_folder.Run(tmp_path)
+    for step in (1, 2, 3):
+        here.record({"kind": "step", "step": step})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "step", "st')
+    here.forget_after(2)
+    assert [line["step"] for line in here.records()] == [1, 2]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+
+
+def test_the_data_that_was_used_is_what_is_recorded(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_folder: Path
+) -> None:
+    monkeypatch.setenv("CAPSNET_DATA", str(idx_folder))
+    result = capsnet.train(dataclasses.replace(quick, data="mnist", epochs=1), out=tmp_path / "run")
+    assert read_config(result.folder / "config.json").data == f"mnist:{idx_folder}"
+    monkeypatch.delenv("CAPSNET_DATA")
+    assert capsnet.evaluate(result.folder).metrics == result.test.metrics  # the card knows the data
+
+
+def test_weights_that_break_at_the_end_of_an_epoch_are_told_as_divergence(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = loop.learning_rate
+    monkeypatch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 3 else real(c, step, total))
+    with pytest.raises(Diverged, match=r"no longer finite after step 4; there is no checkpoint yet"):
+        capsnet.train(dataclasses.replace(quick, checkpoint_every=1000), out=tmp_path / "run")
+
+
+def test_a_broken_test_file_is_found_before_training(quick: TrainConfig, tmp_path: Path, idx_folder: Path) -> None:
+    import shutil
+
+    broken = shutil.copytree(idx_folder, tmp_path / "broken")
+    images = broken / "t10k-images-idx3-ubyte"
+    images.write_bytes(images.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="t10k-images-idx3-ubyte"):
+        capsnet.train(dataclasses.replace(quick, data=f"mnist:{broken}"), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -92,8 +92,38 @@ def test_transfer_keeps_what_fits(tiny: capsnet.Model, tmp_path: Path) -> None:
     anew = weights.transfer(other, path)
     assert anew == ["classes.weight", "decoder.layers.0.weight"]
     torch.testing.assert_close(other.state_dict()["primary.conv.weight"], tiny.state_dict()["primary.conv.weight"])
-    with pytest.raises(ValueError, match="another network"):
-        weights.transfer(torch.nn.Linear(2, 2), path)
+    with pytest.raises(ValueError, match=r"of another network: its first layer \(conv.weight\)"):
+        weights.transfer(capsnet.create_model(**{**tiny.config, "conv_channels": 5}), path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("{", "damaged metadata"),
+        ("[]", "damaged metadata"),
+        ('{"class_names": [], "preprocessing": {}, "card": {}}', "damaged metadata: config"),
+        ('{"config": {}, "class_names": [], "preprocessing": {}, "card": {}}', "cannot be built here"),
+        (
+            '{"config": {"name": "capsnet", "pose_dim": -3}, "class_names": [], "preprocessing": {}, "card": {}}',
+            "pose_dim",
+        ),
+        (
+            '{"config": {"name": "capsnet"}, "class_names": ["a"], "preprocessing": {}, "card": {}}',
+            "1 class names for 10",
+        ),
+    ],
+)
+def test_damaged_metadata_is_named(metadata: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({"a": torch.zeros(2)}, path, metadata={"capsnet-weights-1": metadata})
+    with pytest.raises(ValueError, match=message) as caught:
+        capsnet.load(path)
+    assert "m.safetensors" in str(caught.value)
+
+
+def test_saving_into_a_missing_folder_names_the_folder(tiny: capsnet.Model, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        capsnet.save(tiny, tmp_path / "nowhere" / "m.safetensors")
 
 
 def test_a_failed_write_leaves_nothing(tiny: capsnet.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 `load("mnist", "train")` gives a `Dataset`, `batches(dataset, 128, shuffle=True, augment=Augment(shift=2))` an epoch.
 """
 
-from ._registry import describe, list_datasets, load, register, splits_of
+from ._registry import canonical, describe, list_datasets, load, register, splits_of
 from .augment import Augment
 from .base import ArrayDataset, Batch, BatchTransform, Dataset, batch_indices, batches, num_batches
 from .idx import read_idx
@@ -19,6 +19,7 @@ __all__ = [
     "Preprocess",
     "batch_indices",
     "batches",
+    "canonical",
     "describe",
     "list_datasets",
     "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,20 +24,26 @@ class Entry:
     description: str
     splits: tuple[str, ...]
     path: PathUse
+    environment: str | None  # a variable that may name the path
 
 
 _ENTRIES: dict[str, Entry] = {}
 
 
 def register(
-    name: str, description: str, splits: tuple[str, ...], *, path: PathUse = "optional"
+    name: str,
+    description: str,
+    splits: tuple[str, ...],
+    *,
+    path: PathUse = "optional",
+    environment: str | None = None,
 ) -> Callable[[Loader], Loader]:
     """Make a function `loader(split, path=None) -> Dataset` known under `name`; `path` says what NAME:PATH may hold."""
 
     def decorate(loader: Loader) -> Loader:
         if name in _ENTRIES:
             raise ValueError(f"a data set named {name!r} is already registered")
-        _ENTRIES[name] = Entry(loader, description, splits, path)
+        _ENTRIES[name] = Entry(loader, description, splits, path, environment)
         return loader
 
     return decorate
@@ -55,6 +62,15 @@ def describe(name: str) -> str:
 def splits_of(spec: str) -> tuple[str, ...]:
     """The splits that `load(spec, split)` knows."""
     return _ENTRIES[check_name("data set", spec.partition(":")[0], list_datasets())].splits
+
+
+def canonical(spec: str) -> str:
+    """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
+    name, colon, path = spec.partition(":")
+    entry = _ENTRIES[check_name("data set", name, list_datasets())]
+    if not colon and entry.environment:
+        path = os.environ.get(entry.environment, "")
+    return f"{name}:{Path(path).expanduser().resolve()}" if path else spec
 
 
 def load(spec: str, split: str = "train") -> Dataset:

@@ -21,18 +21,16 @@ from . import keyed
 
 @dataclass(frozen=True)
 class Augment:
-    """How far images are moved and bent; every amount is a bound, drawn uniformly from [-amount, amount].
-
-    - shift: whole pixels, each axis on its own, zero fill
-    - rotate: degrees about the image centre
-    - scale: fraction, each axis on its own (0.1: between 0.9 and 1.1 of the size)
-    - shear: pixels to the side per pixel down
-    """
+    """How far images are moved and bent; every amount is a bound, drawn uniformly from [-amount, amount]."""
 
     shift: int = 0
+    """Whole pixels, each axis on its own, zero fill."""
     rotate: float = 0.0
+    """Degrees about the image centre."""
     scale: float = 0.0
+    """Fraction of the size, each axis on its own (0.1: between 0.9 and 1.1)."""
     shear: float = 0.0
+    """Pixels to the side per pixel down."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.shift, int) or isinstance(self.shift, bool) or self.shift < 0:

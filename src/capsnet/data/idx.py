@@ -52,7 +52,7 @@ def decode_idx(data: bytes, source: str, *, sha256: str | None = None) -> NDArra
     if len(data) < 4:
         raise ValueError(f"{source}: expected an IDX header of at least 4 bytes, found {len(data)} bytes")
     zeros, code, dims = data[:2], data[2], data[3]
-    if zeros != b"\x00\x00" or code not in DTYPES or dims == 0:
+    if zeros != b"\x00\x00" or code not in DTYPES or not 1 <= dims <= 8:
         raise ValueError(
             f"{source}: expected an IDX magic number (00 00, a type code such as 08, the number of dimensions), "
             f"found {data[:4].hex(' ')}"

@@ -34,7 +34,12 @@ SHA256 = {  # of the uncompressed files
 }
 
 
-@register("mnist", "Handwritten digits, 28x28: 50,000 train, 10,000 validation, 10,000 test (in the box)", SPLITS)
+@register(
+    "mnist",
+    "Handwritten digits, 28x28: 50,000 train, 10,000 validation, 10,000 test (in the box)",
+    SPLITS,
+    environment="CAPSNET_DATA",
+)
 def mnist(split: str = "train", root: str | Path | None = None) -> ArrayDataset:
     """Load one split of MNIST, or of any other IDX set (Fashion-MNIST, your own) from the folder `root`.
 
@@ -46,14 +51,21 @@ def mnist(split: str = "train", root: str | Path | None = None) -> ArrayDataset:
     part = "t10k" if split == "test" else "train"
     if folder is None:
         images, labels = _packaged(f"{part}-images-idx3-ubyte"), _packaged(f"{part}-labels-idx1-ubyte")
-        names = tuple("0123456789")
+        classes = 10
     else:
-        images, labels = _from_folder(Path(folder).expanduser(), part)
-        names = None
+        folder = Path(folder).expanduser()
+        images, labels = _from_folder(folder, part)
+        # the training labels say how many classes there are, whatever happens to occur in the other file
+        classes = 1 + int((labels if part == "train" else _from_folder(folder, "train")[1]).max())
+        if part == "train" and len(images) < 6:
+            raise ValueError(f"{folder}: {len(images)} training images are too few: the validation split is a sixth")
+        if int(labels.max()) >= classes:
+            raise ValueError(
+                f"{folder}: the test labels have class {labels.max()}, the training labels only 0 to {classes - 1}"
+            )
     cut = len(images) - len(images) // 6
     rows = {"train": slice(0, cut), "validation": slice(cut, None)}.get(split, slice(None))
-    if names is None:
-        names = tuple(str(j) for j in range(max(10, int(labels.max()) + 1)))
+    names = tuple(str(j) for j in range(classes))
     dataset = ArrayDataset(images[rows, None], labels[rows], names, name=f"mnist {split}")
     dataset.style = "digit"
     return dataset

@@ -28,4 +28,5 @@ class PrimaryCaps(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(x).movedim(1, -1)  # (B, H', W', types * dim)
-        return squash(x.reshape(x.shape[0], -1, self.dim))
+        B, H, W, _ = x.shape
+        return squash(x.reshape(B, H * W * self.types, self.dim))

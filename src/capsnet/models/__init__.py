@@ -18,7 +18,7 @@ register("baseline-cnn", CNN, "the paper's baseline: three 5x5 convolutions with
 register(
     "cnn-small",
     CNN,
-    "a small convolutional network with pooling, about as large as capsnet-small",
+    "a small convolutional network with pooling, 0.7 M parameters like capsnet-small without its decoder",
     channels=(32, 64, 128),
     widths=(328, 192),
     pool=True,

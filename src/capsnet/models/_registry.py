@@ -3,6 +3,8 @@
 import inspect
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from capsnet._names import check_name
 from capsnet.models.base import Model
 
@@ -51,10 +53,23 @@ def create_model(name: str, **options: Any) -> Model:
     known = model_options(name)
     for option in options:
         check_name(f"option of {name}", option, known)
-    config: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (known | options).items()}
-    model = _find(name).build(**config)
+    build = _find(name).build
+    kinds = inspect.signature(build.__init__, eval_str=True).parameters
+    config = {
+        key: _check(f"option {key!r} of {name}", value, kinds[key].annotation)
+        for key, value in (known | options).items()
+    }
+    model = build(**config)
     model.config = {"name": name, **config}
     return model
+
+
+def _check(what: str, value: Any, kind: Any) -> Any:
+    """The value if it is of its kind, strictly; lists stand for tuples, as they come from JSON."""
+    try:
+        return TypeAdapter(kind).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{what}: {error.errors()[0]['msg']}, got {value!r}") from None
 
 
 def _find(name: str) -> Entry:

@@ -1,10 +1,15 @@
 """What every model answers, and how: one output, one loss, one way to decode."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from capsnet.routing import Trace
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]  # what create_model refuses to take less of
+Share: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Output(NamedTuple):
@@ -27,22 +32,20 @@ class Loss(NamedTuple):
 class Model(nn.Module):
     """Base class of all models.
 
-    ``config`` rebuilds the model (``create_model(**config)``). ``class_names`` and ``preprocessing`` travel with the
-    weights, so that a file of weights can be used by somebody who has nothing else.
+    ``config`` rebuilds the model (``create_model(**config)``). ``class_names``, ``preprocessing`` and ``card`` (where
+    the weights come from) travel with the weights, so that a file can be used by somebody who has nothing else.
     """
 
-    def __init__(self, image_size: tuple[int, int], in_channels: int, num_classes: int) -> None:
+    def __init__(self, image_size: tuple[Count, Count], in_channels: Count, num_classes: Count) -> None:
         super().__init__()
         height, width = image_size
-        for what, value in (("height", height), ("width", width), ("channels", in_channels), ("classes", num_classes)):
-            if value < 1:
-                raise ValueError(f"the number of {what} must be at least 1, got {value}")
-        self.image_size = (int(height), int(width))
+        self.image_size = (height, width)
         self.in_channels = in_channels
         self.num_classes = num_classes
         self.config: dict[str, Any] = {}
         self.class_names = tuple(str(k) for k in range(num_classes))
         self.preprocessing: dict[str, Any] = {}
+        self.card: dict[str, Any] = {}
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         """Images (B, C, H, W) in [0, 1] -> ``Output``. ``labels`` (B,) or (B, J) choose which capsules are decoded."""
@@ -69,3 +72,6 @@ class Model(nn.Module):
             )
         if not images.is_floating_point():
             raise ValueError(f"expected floating-point images in [0, 1], got {images.dtype}: divide pixels by 255")
+        own = next(self.parameters()).dtype
+        if images.dtype != own and not torch.is_autocast_enabled(images.device.type):
+            raise ValueError(f"expected images of {own}, as the weights are, got {images.dtype}")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
-from capsnet.models.base import Loss, Model, Output
+from capsnet.models.base import Count, Loss, Model, Output, Share
 from capsnet.routing import get
 
 
@@ -28,20 +28,20 @@ class CapsNet(Model):
 
     def __init__(
         self,
-        image_size: tuple[int, int] = (28, 28),
-        in_channels: int = 1,
-        num_classes: int = 10,
+        image_size: tuple[Count, Count] = (28, 28),
+        in_channels: Count = 1,
+        num_classes: Count = 10,
         routing: str = "dynamic",
-        iterations: int | None = None,
+        iterations: Count | None = None,
         routing_options: dict[str, Any] | None = None,
         decoder: bool = True,
-        reconstruction_weight: float = 0.0005,
-        conv_channels: int = 256,
-        kernel_size: int = 9,
-        primary_types: int = 32,
-        primary_dim: int = 8,
-        pose_dim: int = 16,
-        decoder_widths: tuple[int, ...] = (512, 1024),
+        reconstruction_weight: Share = 0.0005,
+        conv_channels: Count = 256,
+        kernel_size: Count = 9,
+        primary_types: Count = 32,
+        primary_dim: Count = 8,
+        pose_dim: Count = 16,
+        decoder_widths: tuple[Count, ...] = (512, 1024),
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         self.reconstruction_weight = reconstruction_weight

@@ -1,12 +1,14 @@
 """Plain convolutional networks to compare with: the paper's baseline and relatives [Section 5, Section 6]."""
 
 from itertools import pairwise
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from capsnet.functional import multi_hot
-from capsnet.models.base import Loss, Model, Output
+from capsnet.models.base import Count, Loss, Model, Output
 
 
 class CNN(Model):
@@ -19,14 +21,14 @@ class CNN(Model):
 
     def __init__(
         self,
-        image_size: tuple[int, int] = (28, 28),
-        in_channels: int = 1,
-        num_classes: int = 10,
-        channels: tuple[int, ...] = (256, 256, 128),
-        kernel_sizes: tuple[int, ...] = (5, 5, 5),
-        widths: tuple[int, ...] = (328, 192),
+        image_size: tuple[Count, Count] = (28, 28),
+        in_channels: Count = 1,
+        num_classes: Count = 10,
+        channels: tuple[Count, ...] = (256, 256, 128),
+        kernel_sizes: tuple[Count, ...] = (5, 5, 5),
+        widths: tuple[Count, ...] = (328, 192),
         pool: bool = False,
-        dropout: float = 0.5,
+        dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5,
         multi_label: bool = False,
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)

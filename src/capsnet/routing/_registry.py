@@ -35,11 +35,12 @@ def describe(name: str) -> str:
 
 def get(name: str | Routing, **options: object) -> Routing:
     """The routing called ``name`` with the given hyper-parameters: ``get("dynamic", iterations=3)(votes)``."""
+    known = name.name if isinstance(name, Routing) else name
+    routing = _find(known)
+    for option in options:
+        check_name(f"option of {known} routing", option, option_names(known))
     if isinstance(name, Routing):
         return dataclasses.replace(name, **options)
-    routing = _find(name)
-    for option in options:
-        check_name(f"option of {name} routing", option, option_names(name))
     return routing(**options)
 
 

@@ -27,6 +27,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from capsnet._names import check_name
+
 
 class Trace(NamedTuple):
     """What happened in each of the R iterations, for people to look at.
@@ -66,7 +68,13 @@ class Routing:
         trace: bool = False,
     ) -> Routed:
         check_votes(votes, act, mask, edges)
-        return self.route(votes, child_weights(votes, act, mask), edges, dict(params or {}), trace)
+        learned = dict(params or {})
+        for name in learned:
+            check_name(f"learned tensor of {self.name} routing", name, self.param_shapes(1, 1, 1))
+        if mask is not None:  # zeroed and not only weighted by zero: padding may hold anything, NaN included
+            absent = ~(mask if edges is None else mask[:, edges]).bool()
+            votes = votes.masked_fill(absent[..., None, None], 0)
+        return self.route(votes, child_weights(votes, act, mask), edges, learned, trace)
 
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool

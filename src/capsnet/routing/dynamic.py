@@ -38,7 +38,7 @@ class Dynamic(Routing):
     bias: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.iterations, int) or self.iterations < 1:
+        if type(self.iterations) is not int or self.iterations < 1:
             raise ValueError(f"iterations must be a whole number of at least 1, got {self.iterations!r}")
         if self.gradient not in ("all", "last"):
             raise ValueError(f'gradient must be "all" or "last", got {self.gradient!r}')

@@ -32,8 +32,11 @@ class TensorBoard(Board):
     def __init__(self, folder: Path, state: State) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and only needed here
 
-        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=state.step or None)
-        if state.step == 0:
+        place = folder / "tensorboard"
+        again = place.is_dir() and any(place.iterdir())
+        # what was logged after the checkpoint is going to be logged again; what was logged at it is not
+        self.writer = SummaryWriter(str(place), purge_step=state.step + 1 if again else None)
+        if not again:
             add_graph(self.writer, state.model)
 
     def scalars(self, group: str, values: dict[str, float], step: int) -> None:

@@ -56,11 +56,7 @@ def save_checkpoint(state: State, path: str | Path) -> None:
 
     A state with a weight that is no longer a number is not written either: the last good one stays.
     """
-    for name, weight in state.model.named_parameters():
-        if not weight.isfinite().all():
-            raise Diverged(
-                f"training diverged: {name} is no longer finite after step {state.step}; {path} is kept as it was"
-            )
+    check_finite(state, path)
     content: dict[str, Any] = {key: getattr(state, key) for key in _PLAIN}
     content["model"] = state.model.state_dict()
     content["optimizer"] = state.optimizer.state_dict()
@@ -68,6 +64,20 @@ def save_checkpoint(state: State, path: str | Path) -> None:
     buffer = io.BytesIO()
     torch.save(content, buffer)
     write_atomically(path, buffer.getvalue())
+
+
+def check_finite(state: State, checkpoint: str | Path) -> None:
+    """Stop a run whose weights are no longer numbers."""
+    for name, weight in state.model.named_parameters():
+        if not weight.isfinite().all():
+            raise Diverged(
+                f"training diverged: {name} is no longer finite after step {state.step}; "
+                f"{kept_checkpoint(checkpoint)}. Try a lower --lr or --clip 1"
+            )
+
+
+def kept_checkpoint(checkpoint: str | Path) -> str:
+    return f"the last good checkpoint is {checkpoint}" if Path(checkpoint).is_file() else "there is no checkpoint yet"
 
 
 def load_checkpoint(state: State, path: str | Path) -> None:
@@ -80,6 +90,7 @@ def load_checkpoint(state: State, path: str | Path) -> None:
             state.average.load_state_dict(content["average"])
         for key in _PLAIN:
             setattr(state, key, content[key])
-    except (RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path} is not a usable checkpoint of this configuration: {reason}") from None
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, EOFError, pickle.UnpicklingError):
+        raise ValueError(
+            f"{path} is not a usable checkpoint of this configuration: damaged, or of another version"
+        ) from None

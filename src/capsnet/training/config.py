@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -30,6 +32,8 @@ class TrainConfig:
     """Whether to reconstruct the input from the capsules; None leaves the network's own default."""
     model_options: dict[str, Any] = field(default_factory=dict)
     """The network's other options, as in create_model."""
+    init: str | None = None
+    """Trained weights to start from (a shipped name, a file or a run folder): fine-tuning on few images."""
     data: str = "mnist"
     """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
     train_on: Literal["train", "train+validation"] = "train"
@@ -64,22 +68,33 @@ class TrainConfig:
     """Write curves, reconstructions and the computation graph for TensorBoard."""
 
     def __post_init__(self) -> None:
+        try:  # as it comes back from config.json, so that a configuration equals its own file
+            object.__setattr__(self, "model_options", json.loads(json.dumps(self.model_options)))
+        except TypeError as error:
+            raise ValueError(f"model_options must be what JSON can hold: {error}") from None
+        if not re.fullmatch(r"[\w.-]+", self.recipe) or self.recipe.startswith("."):
+            raise ValueError(f"a recipe's name is letters, digits, '-', '_' and '.', got {self.recipe!r}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie between 0 and 2^32 - 1, got {self.seed}")
         for name in ("epochs", "batch_size", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.lr < 10:
             raise ValueError(f"lr must lie between 0 and 10, got {self.lr}")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be a number of at least 0, got {self.weight_decay}")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit must be at least 1, got {self.limit}")
-        if self.clip is not None and self.clip <= 0:
-            raise ValueError(f"clip must be positive, got {self.clip}")
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise ValueError(f"clip must be positive and finite, got {self.clip}")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema must lie between 0 and 1, got {self.ema}")
 
     def create_options(self) -> dict[str, Any]:
         """The options for ``create_model`` that this configuration states."""
+        for key in ("image_size", "in_channels", "num_classes"):
+            if key in self.model_options:
+                raise ValueError(f"model_options must not set {key}: it comes from the data")
         named = {"routing": self.routing, "iterations": self.iterations, "decoder": self.decoder}
         return self.model_options | {key: value for key, value in named.items() if value is not None}
 
@@ -99,14 +114,20 @@ def read_config(path: str | Path) -> TrainConfig:
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")
     try:
-        _check_keys(values, TrainConfig)
+        return check_config(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def check_config(values: dict[str, Any]) -> TrainConfig:
+    """A configuration from plain values, or one sentence about the first that is wrong."""
+    _check_keys(values, TrainConfig)
+    try:
         return pydantic.TypeAdapter(TrainConfig).validate_python(values)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "configuration"
-        raise ValueError(f"{path}: {where}: {first['msg']}, got {first['input']!r}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{where}: {first['msg']}, got {first['input']!r}") from None
 
 
 def _check_keys(values: dict[str, Any], kind: type) -> None:

@@ -1,7 +1,9 @@
 """The training loop: read it from top to bottom and you know what a run does."""
 
+import dataclasses
 import logging
 import math
+import os
 import signal
 import threading
 import time
@@ -20,8 +22,16 @@ from capsnet.data import ArrayDataset, Dataset
 from capsnet.inference import Evaluation, evaluate, pick_device
 from capsnet.models import Model, create_model
 from capsnet.training import board, run
-from capsnet.training.checkpoint import Diverged, State, load_checkpoint, new_state, save_checkpoint
-from capsnet.training.config import TrainConfig
+from capsnet.training.checkpoint import (
+    Diverged,
+    State,
+    check_finite,
+    kept_checkpoint,
+    load_checkpoint,
+    new_state,
+    save_checkpoint,
+)
+from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.optim import learning_rate
 from capsnet.training.report import report
 from capsnet.weights import transfer
@@ -51,7 +61,6 @@ def train(
     *,
     out: str | Path | None = None,
     resume: str | Path = "no",
-    init: str | Path | None = None,
     device: str = "auto",
     threads: int | None = None,
 ) -> Result:
@@ -61,19 +70,20 @@ def train(
         config: what to do; ``capsnet.recipes`` has complete ones.
         out: folder of the run; default ``runs/RECIPE/TIME-SEED``.
         resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
-        init: shipped name, file or run to start the weights from (fine-tuning).
         device: auto, cpu, cuda or mps.
         threads: CPU threads; None leaves PyTorch's choice.
     """
     if threads is not None:
-        if threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
+        most = 8 * (os.cpu_count() or 1)
+        if not 1 <= threads <= most:
+            raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
+    config = check_config(dataclasses.asdict(dataclasses.replace(config, data=data.canonical(config.data))))
     where = pick_device(device)
-    training, validation = load_splits(config)
-    model = build(config, training, init).to(where)
+    training, validation, test = load_splits(config)
+    model = build(config, training).to(where)
     here = run.open_run(config, out, resume)
-    with here.lock(), logging_redirect_tqdm(), stop_politely() as stopped:
+    with here.lock(), logging_redirect_tqdm():
         state = new_state(config, model)
         if here.checkpoint.is_file():
             load_checkpoint(state, here.checkpoint)
@@ -81,26 +91,32 @@ def train(
         here.forget_after(state.step)
         here.write(run.ENV, run.environment(where))
         writer = board.open_board(here.folder, state, config)
-        fit(config, state, training, validation, here, writer, stopped)
+        with stop_politely() as stopped:
+            fit(config, state, training, validation, here, writer, stopped)
         writer.close()
         if state.best_weights is not None:
             state.tested.load_state_dict(state.best_weights)
-        tested = report(config, state, here, data.load(config.data, "test"))
+        tested = report(config, state, here, test)
         here.checkpoint.unlink(missing_ok=True)
     return Result(state.tested.eval(), here.folder, tested)
 
 
-def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None]:
-    """What to learn from, and what to choose by (nothing, if all of it is learnt from)."""
-    training = data.load(config.data, config.train_on)
+def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
+    """What to learn from, what to choose by (nothing, if all of it is learnt from), and what to test on at the end.
+
+    All are opened before anything runs, so that a broken file is found now and not after the last epoch.
+    """
+    training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
+    if training.image_size != test.image_size or training.channels != test.channels:
+        raise ValueError(f"{config.data}: training images {training} and test images {test} differ in size")
     if config.limit is not None and config.limit < len(training):
         if not isinstance(training, ArrayDataset):
             raise ValueError(f"{training.name} is generated: it cannot be limited to {config.limit} examples")
         training = training.subset(range(config.limit), name=training.name)
-    return training, data.load(config.data, "validation") if config.train_on == "train" else None
+    return training, data.load(config.data, "validation") if config.train_on == "train" else None, test
 
 
-def build(config: TrainConfig, dataset: Dataset, init: str | Path | None) -> Model:
+def build(config: TrainConfig, dataset: Dataset) -> Model:
     """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
     sizes = {"image_size": dataset.image_size, "in_channels": dataset.channels, "num_classes": dataset.num_classes}
     with torch.random.fork_rng(devices=[]):
@@ -108,9 +124,9 @@ def build(config: TrainConfig, dataset: Dataset, init: str | Path | None) -> Mod
         model = create_model(config.model, **(sizes | config.create_options()))
     model.class_names = dataset.class_names
     model.preprocessing = {} if dataset.preprocess is None else dataset.preprocess.model_dump()
-    if init is not None:
-        anew = transfer(model, init)
-        log.info("starting from %s%s", init, f"; these start anew: {', '.join(anew)}" if anew else "")
+    if config.init is not None:
+        anew = transfer(model, config.init)
+        log.info("starting from %s%s", config.init, f"; these start anew: {', '.join(anew)}" if anew else "")
     return model
 
 
@@ -199,6 +215,7 @@ def end_epoch(
     total: int,
 ) -> None:
     """Validate, remember the best, write the epoch's line and a checkpoint."""
+    check_finite(state, here.checkpoint)
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
     line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
@@ -219,10 +236,10 @@ def end_epoch(
 
 def diverged(losses: dict[str, float], norm: float, rate: float, state: State, here: run.Run) -> str:
     parts = ", ".join(f"{name} {value:g}" for name, value in losses.items())
-    kept = f"the last good checkpoint is {here.checkpoint}" if here.checkpoint.is_file() else "no checkpoint yet"
     return (
         f"training diverged at step {state.step + 1} (epoch {state.epoch + 1}, batch {state.batch + 1}): {parts}, "
-        f"gradient norm {norm:g}, learning rate {rate:g}; {kept}. Try a lower --lr or --clip 1"
+        f"gradient norm {norm:g}, learning rate {rate:g}; {kept_checkpoint(here.checkpoint)}. "
+        "Try a lower --lr or --clip 1"
     )
 
 

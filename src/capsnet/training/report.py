@@ -1,5 +1,6 @@
 """The end of a run: test once, draw, save the weights, and write down what happened."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,9 @@ def report(config: TrainConfig, state: State, here: Run, test: Dataset) -> Evalu
     result = evaluate(model, test, progress=True)
     drawn = draw(model, test, result.lengths, result.targets, here)
     kept = state.best_epoch if state.best_weights is not None else state.epoch
-    card = {"recipe": config.recipe, "data": config.data, "seed": config.seed, "epoch": kept}
-    save(model, here.folder / WEIGHTS, card=card | {"test_accuracy": result.accuracy._asdict()})
+    named = {key: getattr(config, key) for key in ("recipe", "data", "init", "seed")}
+    model.card = named | {"epoch": kept, "test_accuracy": result.accuracy._asdict()}
+    save(model, here.folder / WEIGHTS)
     here.write(README, readme(config, model, result, kept, drawn, here))
     here.write(RESULTS, {"split": "test", "epoch": kept, **result.metrics})
     return result
@@ -71,14 +73,18 @@ def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, dra
         for row in result.metrics["per_class"]
     ]
     pictures = [f"![{path.stem}]({FIGURES}/{path.name})" for path in drawn]
-    name = here.folder.name
+    examples = "all examples of the" if config.limit is None else f"the first {config.limit:,} examples of the"
+    chosen = ", the best on the validation split" if config.keep == "best" and config.train_on == "train" else ""
+    folder = shlex.quote(str(here.folder))
+    board = [f"    tensorboard --logdir {folder}"] if config.tensorboard else []
     return "\n".join(
         [
             f"# {config.recipe}: {config.model} on {config.data}",
             "",
-            f"{model.num_parameters():,} parameters, {config.epochs} epochs on the `{config.train_on}` split, seed "
-            f"{config.seed}. The weights are those of epoch {kept}"
-            + (", the best on the validation split." if config.keep == "best" and config.train_on == "train" else "."),
+            f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {config.epochs} "
+            f"epoch{'s' if config.epochs > 1 else ''}, seed {config.seed}"
+            + (f", starting from {config.init}" if config.init else "")
+            + f". The weights are those of epoch {kept}{chosen}.",
             "",
             f"**Test accuracy {result.accuracy}**, measured once, after the last epoch.",
             "",
@@ -90,9 +96,9 @@ def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, dra
             "",
             "## Use it",
             "",
-            f"    capsnet evaluate {name}",
-            f"    capsnet predict IMAGE --model {name}",
-            f"    tensorboard --logdir {name}",
+            f"    capsnet evaluate {folder}",
+            f"    capsnet predict IMAGE --model {folder}",
+            *board,
             "",
             "`config.json` is the whole configuration, `env.json` the machine and the versions, `metrics.jsonl` every "
             "logged number, `results.json` the test metrics, `model.safetensors` the weights.",

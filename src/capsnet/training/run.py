@@ -1,8 +1,10 @@
 """Run folders: one folder per run that a stranger can read, and that a killed run can be picked up from."""
 
+import dataclasses
 import json
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -49,8 +51,8 @@ class Run:
         """The lines of the metrics; a last line cut short by a kill is left out."""
         path = self.folder / METRICS
         lines = path.read_text().splitlines() if path.is_file() else []
-        parsed = [json.loads(line) for line in lines if line.endswith("}")]
-        return [line for line in parsed if kind is None or line["kind"] == kind]
+        parsed = [_parse(line) for line in lines]
+        return [line for line in parsed if line and (kind is None or line["kind"] == kind)]
 
     def forget_after(self, step: int) -> None:
         """Drop the lines that a resumed run is going to write again."""
@@ -65,8 +67,10 @@ class Run:
                 raise ValueError(f"another process is training in {self.folder}")
             for stray in self.folder.rglob(TEMPORARY):
                 stray.unlink(missing_ok=True)  # of a process that was killed while writing
-            yield
-            (self.folder / LOCK).unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                (self.folder / LOCK).unlink(missing_ok=True)
 
     @property
     def busy(self) -> bool:
@@ -91,7 +95,11 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
                 return run
     folder = Path(out) if out is not None else _fresh_folder(config)
     if folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: choose another --out, or --resume auto to go on with a run there")
+        run = Run(folder)
+        why = "is finished" if run.finished else "is in use" if run.busy else "has another configuration"
+        what = f"the run there {why}" if (folder / CONFIG).is_file() and str(resume) == "auto" else "it is not empty"
+        hint = "" if str(resume) == "auto" else ", or --resume auto to go on with a run there"
+        raise ValueError(f"cannot train in {folder}: {what}; choose another --out{hint}")
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder)
     run.write(CONFIG, config.to_json())
@@ -100,6 +108,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
 
 def environment(device: torch.device) -> dict[str, Any]:
     """What a result depends on besides its configuration."""
+    command = Path(sys.argv[0]).name
     return {
         "capsnet": _version.__version__,
         "torch": torch.__version__,
@@ -114,9 +123,16 @@ def environment(device: torch.device) -> dict[str, Any]:
         else f"{device} ({torch.cuda.get_device_name(device)})"
         if device.type == "cuda"
         else str(device),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(["capsnet" if command == "__main__.py" else command, *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return {}
 
 
 def _reopen(folder: Path, config: TrainConfig) -> Run:
@@ -125,8 +141,10 @@ def _reopen(folder: Path, config: TrainConfig) -> Run:
         raise FileNotFoundError(f"{folder} is not a run folder: it has no {CONFIG}")
     if run.finished:
         raise ValueError(f"the run in {folder} is finished already")
-    if not _matches(folder, config):
-        raise ValueError(f"the run in {folder} has another configuration: see {folder / CONFIG}")
+    before = read_config(folder / CONFIG)
+    other = [f.name for f in dataclasses.fields(config) if getattr(before, f.name) != getattr(config, f.name)]
+    if other:
+        raise ValueError(f"the run in {folder} has another configuration: {', '.join(other)} differ")
     return run
 
 

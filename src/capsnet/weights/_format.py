@@ -8,15 +8,26 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from capsnet._files import write_atomically
 from capsnet.models import Model, create_model
 
 FORMAT = "capsnet-weights-1"
+
+
+class About(TypedDict):
+    """What a file of weights says about itself."""
+
+    config: dict[str, Any]
+    class_names: list[str]
+    preprocessing: dict[str, Any]
+    card: dict[str, Any]
 
 
 def save(
@@ -26,7 +37,8 @@ def save(
 
     Args:
         dtype: store floating-point tensors in this type (``torch.float16`` halves the file); None keeps them.
-        card: anything JSON-able about where the weights come from (command, seed, accuracy, ...).
+        card: anything JSON-able about where the weights come from (command, seed, accuracy, ...); None keeps the
+            model's own.
     """
     if not model.config:
         raise ValueError("only models made by create_model can be saved: this one does not know how to be rebuilt")
@@ -38,13 +50,13 @@ def save(
         "config": model.config,
         "class_names": list(model.class_names),
         "preprocessing": model.preprocessing,
-        "card": card or {},
+        "card": model.card if card is None else card,
     }
     # one entry, because safetensors writes several in random order and equal weights shall give equal files
     return write_atomically(path, serialise(tensors, {FORMAT: json.dumps(about)}))
 
 
-def read_metadata(path: str | Path) -> dict[str, Any]:
+def read_metadata(path: str | Path) -> About:
     """What a file of weights says about itself: ``config``, ``class_names``, ``preprocessing``, ``card``."""
     path = Path(path)
     try:
@@ -57,7 +69,12 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     if FORMAT not in metadata:
         found = ", ".join(metadata) or "nothing"
         raise ValueError(f"{path} was not written by capsnet: its metadata has {found} instead of {FORMAT}")
-    return json.loads(metadata[FORMAT])
+    try:
+        return pydantic.TypeAdapter(About).validate_json(metadata[FORMAT])
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "metadata"
+        raise ValueError(f"{path} has damaged metadata: {where}: {first['msg']}") from None
 
 
 def read_tensors(path: str | Path) -> dict[str, Tensor]:
@@ -70,17 +87,24 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 def load_file(path: str | Path) -> Model:
     """The model that a file describes, with its weights, ready for use (in evaluation mode)."""
     about = read_metadata(path)
-    model = create_model(**about["config"])
+    config = about["config"]
+    try:
+        model = create_model(**config)
+        if len(about["class_names"]) != model.num_classes:
+            raise ValueError(f"{len(about['class_names'])} class names for {model.num_classes} classes")
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} describes a model that cannot be built here: {error}") from None
     tensors = read_tensors(path)
     own = model.state_dict()
     wrong = [name for name in own.keys() | tensors.keys() if name not in own or name not in tensors]
     wrong += [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
     if wrong:
         raise ValueError(
-            f"{path} does not fit the model {about['config']['name']!r} that it names: "
+            f"{path} does not fit the model {config['name']!r} that it names: "
             f"{len(wrong)} tensors differ, {sorted(wrong)[0]!r} among them"
         )
     model.load_state_dict(tensors)
     model.class_names = tuple(about["class_names"])
     model.preprocessing = about["preprocessing"]
+    model.card = about["card"]
     return model.eval()

@@ -47,13 +47,14 @@ def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
     """Start ``model`` from trained weights: copy every tensor that fits, return the names of those that do not.
 
     That is fine-tuning: with another number of classes the class capsules and the decoder start anew, what comes before
-    is kept. Nothing fitting at all is an error, because then it is another network.
+    is kept. If not even the first layer fits, it is another network, and that is an error.
     """
     path = resolve(name_or_path)
     read_metadata(path)
     tensors, own = read_tensors(path), model.state_dict()
     fitting = {name: t for name, t in tensors.items() if name in own and own[name].shape == t.shape}
-    if not fitting:
-        raise ValueError(f"no weight of {path} fits this model: it is another network")
+    first = next(iter(own))
+    if first not in fitting:
+        raise ValueError(f"{path} is of another network: its first layer ({first}) does not fit this model")
     model.load_state_dict(fitting, strict=False)
     return sorted(own.keys() - fitting.keys())
