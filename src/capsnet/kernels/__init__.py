@@ -1,0 +1,15 @@
+"""Fast paths for CPUs: convolution by transforms, a stem without transpositions, routing without votes.
+
+Each returns what its slow twin returns, within rounding, and each decides by itself (`cost.py`) whether it is the
+right tool for a call. `using("plain")` turns all of them off, `using("fast")` on; so does the environment variable
+CAPSNET_KERNELS.
+"""
+
+from capsnet.kernels._memory import Memory
+from capsnet.kernels.cost import using
+from capsnet.kernels.dynamic_routing import route
+from capsnet.kernels.fft_conv import conv2d
+from capsnet.kernels.stem import conv_relu_conv
+from capsnet.kernels.votes_routing import route_votes
+
+__all__ = ["Memory", "conv2d", "conv_relu_conv", "route", "route_votes", "using"]

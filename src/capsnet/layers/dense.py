@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from capsnet.kernels import Memory
 from capsnet.routing import Routed, Routing, get
+from capsnet.routing.base import child_weights
 
 
 class DenseCaps(nn.Module):
@@ -28,6 +30,7 @@ class DenseCaps(nn.Module):
         self.weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim))  # (I, J, D, K)
         shapes = self.routing.param_shapes(children, parents, parent_dim)
         self.routing_params = nn.ParameterDict({k: nn.Parameter(torch.zeros(shape)) for k, shape in shapes.items()})
+        self._memory = Memory()  # scratch of the fused form: never the only copy of anything, not in the state_dict
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -47,7 +50,15 @@ class DenseCaps(nn.Module):
     def forward(
         self, u: Tensor, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
-        return self.routing(self.votes(u), act, mask=mask, params=dict(self.routing_params.items()), trace=trace)
+        """Route by the fused form if the routing has one that pays; the votes and their routing are the definition."""
+        params = dict(self.routing_params.items())
+        if mask is not None:  # padding may hold anything, NaN included
+            u = u.masked_fill(~mask.bool().unsqueeze(-1), 0)
+        if not trace and u.shape[1:] == (self.weight.shape[0], self.weight.shape[3]):
+            routed = self.routing.fused(u, self.weight, child_weights(u, act, mask), params, self._memory)
+            if routed is not None:
+                return routed
+        return self.routing(self.votes(u), act, mask=mask, params=params, trace=trace)
 
     def extra_repr(self) -> str:
         I, J, D, K = self.weight.shape

@@ -64,7 +64,7 @@ class CapsNet(Model):
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
-        children = self.primary(torch.relu(self.conv(images)))  # (B, I, 8)
+        children = self.primary.after(self.conv, images)  # (B, I, 8)
         poses, lengths, history = self.classes(children, trace=trace)  # (B, J, 16), (B, J)
         drawn = None if self.decoder is None else self.decoder(F.mask_capsules(poses, labels))
         return Output(

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from capsnet._names import check_name
+from capsnet.kernels import Memory
 
 
 class Trace(NamedTuple):
@@ -81,6 +82,12 @@ class Routing:
     ) -> Routed:
         """The algorithm itself. ``weights`` (B, I) folds activation and mask into one factor per child, or is None."""
         raise NotImplementedError
+
+    def fused(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: Memory
+    ) -> Routed | None:
+        """The same from children u (B, I, K) and their matrices (I, J, D, K) without votes, or None: do it plainly."""
+        return None
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         """The learned tensors that a layer with I children, J parents and D-dimensional poses has to own."""

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from capsnet import kernels
 from capsnet.functional import length, squash
 from capsnet.routing.base import Routed, Routing, Trace, couple
 
@@ -45,6 +46,23 @@ class Dynamic(Routing):
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"bias": (J, D)} if self.bias else {}
+
+    def fused(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
+    ) -> Routed | None:
+        if type(self).route is not Dynamic.route:
+            return None  # a variant with its own definition
+        pose = kernels.route(
+            u,
+            weight,
+            iterations=self.iterations,
+            gradient=self.gradient,
+            leaky=self.leaky,
+            bias=params.get("bias"),
+            act=weights,
+            memory=memory,
+        )
+        return None if pose is None else Routed(pose, length(pose))
 
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool

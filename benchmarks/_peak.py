@@ -1,0 +1,43 @@
+"""Peak memory, measured from outside: a fresh process does the work and the kernel says how much it ever held.
+
+Counting tensors would miss what libraries allocate behind PyTorch's back; resident memory misses nothing. What the
+idle process (interpreter, PyTorch, a first small call of everything) holds is subtracted, so what remains is weights,
+gradients, optimiser state, activations and scratch.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def megabytes(contender: str, what: str, size: int) -> float:
+    """Peak of three rounds of `what` ("training" or "inference") by `contender` ("ours" or "textbook")."""
+    command = [sys.executable, "-m", "benchmarks._peak", contender, what, str(size)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def _status(field: str) -> float:
+    with open("/proc/self/status") as lines:
+        return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def _main(contender: str, what: str, size: int) -> None:
+    import torch
+
+    from benchmarks import _contenders
+
+    torch.set_num_threads(2)
+    warm = torch.nn.Conv2d(1, 4, 3)
+    warm(torch.rand(1, 1, 9, 9)).sum().backward()  # libraries load their code on first use
+    torch.mm(torch.rand(64, 64), torch.rand(64, 64))
+    idle = _status("VmRSS")
+    model = _contenders.pair()[contender == "textbook"]
+    run = getattr(_contenders, what)(model, size)
+    for _ in range(3):
+        run()
+    print(_status("VmHWM") - idle)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

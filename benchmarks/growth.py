@@ -1,0 +1,101 @@
+"""How cost grows with batch, iterations, children and parents: tables and one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import _contenders, _peak
+from benchmarks._timing import alternate
+
+BATCHES = (1, 4, 16, 64, 128, 256, 512)
+ITERATIONS = (1, 2, 3, 4, 6, 8)
+CHILDREN = (128, 512, 1152, 4096, 16384)
+PARENTS = (2, 5, 10, 30, 100)
+
+
+@dataclass
+class Curve:
+    """One table: seconds (or megabytes) of both contenders against one size."""
+
+    title: str
+    axis: str
+    unit: str
+    points: list[tuple[int, float, float]] = field(default_factory=list)  # (size, ours, textbook)
+
+    def show(self) -> None:
+        print(f"\n{self.title}\n{self.axis:>12} {'ours':>12} {'textbook':>12} {'ratio':>8}   [{self.unit}]")
+        for size, ours, plain in self.points:
+            print(f"{size:>12} {ours:>12.4g} {plain:>12.4g} {plain / ours:>8.1f}")
+
+
+def _time(
+    title: str, axis: str, sizes: Sequence[int], make: Callable[[int], tuple[_contenders.Run, _contenders.Run]]
+) -> Curve:
+    curve = Curve(title, axis, "milliseconds")
+    for size in sizes:
+        ours, plain = make(size)
+        median = alternate({"ours": ours, "plain": plain}, rounds=3)
+        curve.points.append((size, 1e3 * median["ours"], 1e3 * median["plain"]))
+    curve.show()
+    return curve
+
+
+def measure(memory: bool = True) -> list[Curve]:
+    """All tables, printed as they come."""
+    ours, plain = _contenders.pair()
+    steps = _contenders.training
+    curves = [
+        _time("training step", "batch", BATCHES, lambda n: (steps(ours, n), steps(plain, n))),
+        _time(
+            "inference", "batch", BATCHES, lambda n: (_contenders.inference(ours, n), _contenders.inference(plain, n))
+        ),
+        _time(
+            "routing, forward and backward, batch 32",
+            "iterations",
+            ITERATIONS,
+            lambda n: _contenders.routing(32, iterations=n),
+        ),
+        _time(
+            "routing, forward and backward, batch 8", "children", CHILDREN, lambda n: _contenders.routing(8, children=n)
+        ),
+        _time(
+            "routing, forward and backward, batch 8", "parents", PARENTS, lambda n: _contenders.routing(8, parents=n)
+        ),
+    ]
+    if memory:
+        curve = Curve("peak memory of a training step", "batch", "megabytes")
+        for size in BATCHES:
+            ours_peak, plain_peak = (_peak.megabytes(who, "training", size) for who in ("ours", "textbook"))
+            curve.points.append((size, ours_peak, plain_peak))
+        curve.show()
+        curves.append(curve)
+    return curves
+
+
+def draw(curves: Sequence[Curve], path: Path) -> None:
+    """All tables as one picture, both axes logarithmic: a straight line of slope 1 is proportional growth."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = -(-len(curves) // 3)
+    figure, axes = plt.subplots(rows, 3, figsize=(12, 3.4 * rows), squeeze=False)
+    for panel, curve in zip(axes.flat, curves, strict=False):
+        sizes = [point[0] for point in curve.points]
+        panel.loglog(sizes, [point[2] for point in curve.points], "o--", color="0.6", label="textbook")
+        panel.loglog(sizes, [point[1] for point in curve.points], "o-", color="C0", label="capsnet")
+        panel.set(title=curve.title, xlabel=curve.axis, ylabel=curve.unit)
+        panel.title.set_fontsize(9)
+        panel.set_xticks(sizes, [f"{s:,}" for s in sizes], fontsize=7)
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+    for panel in axes.flat[len(curves) :]:
+        panel.axis("off")
+    axes.flat[0].legend()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

@@ -1,0 +1,224 @@
+"""Which convolution to use: the one place that decides, on grounds that a person can read and override.
+
+The estimate counts multiply-adds of large matrix products, the cheapest work there is, and charges everything else in
+the same coin. The prices were measured (`python -m benchmarks.prices` compares) on two cores; they differ between
+machines by less than the margin of 1.5 that a prediction has to win by.
+
+Override with `using("plain")` / `using("fast")` around a piece of code, or the environment variable CAPSNET_KERNELS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Literal, cast
+
+import torch
+from torch import Tensor
+
+from capsnet.kernels._tiles import Plan, candidates
+
+Path = Literal["auto", "plain", "fast"]
+
+MARGIN = 1.5  # predicted gain below which the native convolution is used
+STEP = 2.0  # a multiply-add of a transform: its matrices are small, so it is dearer
+TOUCH = 3.0  # a number read or written by a transform
+GATHER = 60.0  # a number copied between layouts, with the memory it needs
+SCATTER = 80.0  # the same, averaged over forward and backward passes
+READ = 19.0  # a weight fetched from memory: what makes products of few rows dear
+CALL = 4e6  # one call's fixed cost: some fifty small operations
+NATIVE, NATIVE_BACKWARD = 1.05, 1.25  # a multiply-add of the native convolution at inference and in training
+
+_SMALLEST_KERNEL = 5
+_USUAL_BATCH = 128
+_DEEPEST_WINDOW = 512  # values under the first kernel of a stem: beyond, gathering windows costs too much
+_FEWEST_ROWS = 64  # output positions below which repacking the weights costs the native convolution more than it saves
+_path: ContextVar[Path | None] = ContextVar("capsnet_kernels", default=None)
+
+
+def current_path() -> Path:
+    """The path in force: the innermost `using`, else the environment's, else "auto"; always "plain" while compiling."""
+    if torch.compiler.is_compiling():
+        return "plain"  # whoever compiles or exports must see the plain operators, and cannot see contexts
+    path = _path.get() or os.environ.get("CAPSNET_KERNELS", "auto")
+    if path not in ("auto", "plain", "fast"):
+        raise ValueError(f'CAPSNET_KERNELS must be "auto", "plain" or "fast", got {path!r}')
+    return cast(Path, path)
+
+
+@contextmanager
+def using(path: Path) -> Iterator[None]:
+    """Within the block: "plain" never takes a fast path, "fast" wherever there is one, "auto" where it should pay."""
+    if path not in ("auto", "plain", "fast"):
+        raise ValueError(f'path must be "auto", "plain" or "fast", got {path!r}')
+    token = _path.set(path)
+    try:
+        yield
+    finally:
+        _path.reset(token)
+
+
+def ordinary(*tensors: Tensor | None) -> bool:
+    """Whether fast paths can serve these tensors at all: dense CPU numbers of one dtype, computed here and now.
+
+    Under compilation, export, tracing, function transforms, forward-mode derivatives and autocast the plain operators
+    must stay visible to whoever is watching.
+    """
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return False
+    if torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active():
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return False
+    given = [t for t in tensors if t is not None]
+    return all(
+        type(t) in (Tensor, torch.nn.Parameter)
+        and t.device.type == "cpu"
+        and t.layout == torch.strided
+        and t.dtype == given[0].dtype
+        and t.dtype in (torch.float32, torch.float64)
+        for t in given
+    )
+
+
+@lru_cache(maxsize=4096)
+def estimate(
+    plan: Plan, batch: int, channels: int, outputs: int, dtype: torch.dtype, backward: bool, kept: bool
+) -> float:
+    """The cost of a convolution by transforms, in multiply-adds. `kept`: the weight's spectrum costs nothing."""
+    count, rows, depth = plan.products(dtype), batch * plan.tiles, plan.phases * channels
+
+    def transform(positions: int) -> float:
+        """Both stages, for one column of `positions` numbers and its spectrum, with the way in or out."""
+        stages = plan.rows.inputs * positions + 1.7 * plan.columns.inputs * count
+        return STEP * stages + TOUCH * (positions + count) + (SCATTER if backward else GATHER) * positions
+
+    products = count * depth * outputs * (rows + READ) * (1 + 32 / depth) * (1 + 16 / outputs)
+    sides = rows * depth * transform(plan.inputs) + rows * outputs * transform(plan.outputs)
+    weights = 0.0 if kept else depth * outputs * transform(plan.taps)
+    once = products + sides + weights + CALL
+    return 3 * once if backward else once
+
+
+@lru_cache(maxsize=4096)
+def native(plan: Plan, batch: int, channels: int, outputs: int, backward: bool) -> float:
+    """The cost of the native convolution, in multiply-adds."""
+    size = plan.rows.total * plan.columns.total * plan.rows.kernel * plan.columns.kernel
+    once = batch * channels * outputs * size + READ * channels * outputs * plan.rows.kernel * plan.columns.kernel
+    return 3 * NATIVE_BACKWARD * once if backward else NATIVE * once
+
+
+@lru_cache(maxsize=1024)
+def best_plan(
+    batch: int,
+    channels: int,
+    outputs: int,
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dtype: torch.dtype,
+    backward: bool,
+    kept: bool,
+) -> tuple[Plan | None, float]:
+    """(the cheapest cut, predicted gain over the native convolution)."""
+    plans = candidates(size, kernel, stride, padding)
+    if not plans:
+        return None, 0.0
+    # A kept spectrum serves calls of every batch size, so its cut must not depend on this one's.
+    usual = _USUAL_BATCH if kept else batch
+    plan = min(plans, key=lambda p: estimate(p, usual, channels, outputs, dtype, backward, kept))
+    cost = estimate(plan, batch, channels, outputs, dtype, backward, kept)
+    return plan, native(plan, batch, channels, outputs, backward) / cost
+
+
+def choose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    *,
+    kept: bool = False,
+) -> Plan | None:
+    """The cut for a convolution by transforms, or None where the native one should be used."""
+    path = current_path()
+    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or not ordinary(x, weight, bias):
+        return None
+    kernel = (weight.shape[2], weight.shape[3])
+    small = min(kernel) < _SMALLEST_KERNEL or any(s not in (1, 2) for s in stride)
+    fits = x.shape[1] == weight.shape[1] and min(*x.shape, *weight.shape) > 0
+    reach = all(n + 2 * p >= k for n, p, k in zip(x.shape[2:], padding, kernel, strict=True))
+    if small or not fits or not reach or min(padding) < 0:
+        return None  # the native operator serves it, or says what is wrong with it
+    backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    size = (x.shape[2], x.shape[3])
+    plan, gain = best_plan(
+        x.shape[0], x.shape[1], weight.shape[0], size, kernel, stride, padding, x.dtype, backward, kept
+    )
+    return plan if path == "fast" or gain >= MARGIN else None
+
+
+def choose_windows(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]
+) -> bool:
+    """Whether a convolution is best written as one matrix product of gathered windows and the weights as they lie.
+
+    At inference with very few output positions: the native convolution then spends half its time on bringing the
+    weights into its own order, and transforms would be larger than the weights themselves.
+    """
+    path = current_path()
+    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or not ordinary(x, weight, bias):
+        return False
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
+        return False
+    outputs = [
+        (n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], padding, weight.shape[2:], stride, strict=True)
+    ]
+    fits = x.shape[1] == weight.shape[1] and min(*x.shape, *outputs, *stride) > 0 and weight.is_contiguous()
+    return fits and weight[0].numel() >= _DEEPEST_WINDOW and x.shape[0] * outputs[0] * outputs[1] <= _FEWEST_ROWS
+
+
+def choose_stem(
+    x: Tensor, w1: Tensor, w2: Tensor, stride: tuple[int, int], *, backward: bool, kept: bool = False
+) -> Plan | None:
+    """The cut of the second of two convolutions done in one piece, or None where they are better done one by one.
+
+    Worth it exactly where the second one is worth doing by transforms: the first then comes cheaper as well.
+    """
+    path = current_path()
+    kernels = (*w1.shape[2:], *w2.shape[2:])
+    if path == "plain" or x.ndim != 4 or x.requires_grad or not all(s in (1, 2) for s in stride):
+        return None
+    size = (x.shape[2] - w1.shape[2] + 1, x.shape[3] - w1.shape[3] + 1)
+    fits = x.shape[1] == w1.shape[1] and w1.shape[0] == w2.shape[1] and min(*x.shape, *w1.shape, *w2.shape) > 0
+    reach = all(n >= k for n, k in zip(size, w2.shape[2:], strict=True))
+    if not fits or not reach or min(kernels[2:]) < _SMALLEST_KERNEL or w1[0].numel() > _DEEPEST_WINDOW:
+        return None
+    kernel = (w2.shape[2], w2.shape[3])
+    plan, gain = best_plan(x.shape[0], w1.shape[0], w2.shape[0], size, kernel, stride, (0, 0), x.dtype, backward, kept)
+    return plan if path == "fast" or gain >= MARGIN else None
+
+
+_FUSED_FROM = 4  # examples: below, the weights are read oftener than the votes they save are worth
+
+
+def choose_routing(
+    u: Tensor, weight: Tensor, bias: Tensor | None, act: Tensor | None
+) -> Literal["fused", "votes", "plain"]:
+    """How to route children: without votes, from a handful of examples on; with votes, for fewer at inference."""
+    path = current_path()
+    if path == "plain" or not ordinary(u, weight, bias, act) or min(*u.shape, *weight.shape) == 0:
+        return "plain"
+    if path == "fast" or len(u) >= _FUSED_FROM:
+        return "fused"
+    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (u, weight, bias, act))
+    return "plain" if needs else "votes"
+
+
+def choose_votes_routing(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> bool:
+    """Whether to route given votes by the kernel: wherever it can."""
+    return current_path() != "plain" and ordinary(votes, bias, act) and votes.ndim == 4 and min(votes.shape) > 0

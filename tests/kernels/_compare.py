@@ -1,0 +1,34 @@
+"""The house rule for fast paths, in one place: how far from a float64 reference they may be."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., Tensor]
+
+
+def run(
+    function: Function, arguments: Sequence[Tensor | None], dtype: torch.dtype, leaves: Sequence[int]
+) -> list[Tensor]:
+    """Output and the gradients of the arguments numbered in ``leaves``, in ``dtype``, for a fixed random cotangent."""
+    given = [None if a is None else a.detach().to(dtype).requires_grad_(i in leaves) for i, a in enumerate(arguments)]
+    y = function(*given)
+    cotangent = torch.randn(y.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(dtype)
+    wanted = [t for i, t in enumerate(given) if i in leaves and t is not None]
+    return [y.detach(), *torch.autograd.grad(y, wanted, cotangent)]
+
+
+def error(value: Tensor, reference: Tensor) -> float:
+    return float((value.double() - reference).abs().max())
+
+
+def assert_as_good(fast: Function, plain: Function, arguments: Sequence[Tensor | None], leaves: Sequence[int]) -> None:
+    """Outputs and gradients: at most twice plain PyTorch's error, or 5e-6 of the largest value, whichever is larger."""
+    reference = run(plain, arguments, torch.float64, leaves)
+    usual = run(plain, arguments, torch.float32, leaves)
+    tested = run(fast, arguments, torch.float32, leaves)
+    for name, t, u, r in zip(["output", *map(str, leaves)], tested, usual, reference, strict=True):
+        assert t.shape == r.shape
+        allowed = max(2 * error(u, r), 5e-6 * float(r.abs().max()), 1e-30)
+        assert error(t, r) <= allowed, f"{name}: error {error(t, r):.2e}, allowed {allowed:.2e}"
