@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-demo: $(READY)  ## train a small CapsNet on MNIST and show what came out (about 4 minutes)
+demo: $(READY)  ## train a small CapsNet on MNIST and show what came out (about 3 minutes)
 	$(BIN)/capsnet train demo
 
 test: $(READY)  ## every test but the slow ones

@@ -100,7 +100,7 @@ def test_what_the_readme_names_exists() -> None:
 
     for page in [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *REPOSITORY.glob("docs/*.md")]:
         text = page.read_text()
-        for link in re.findall(r"\]\(([^)#]+)\)", text):
+        for link in re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r'src="([^"]+)"', text):
             if "://" not in link:
                 assert (page.parent / link).exists(), f"{page.name} links to {link}"
         for recipe in re.findall(r"capsnet train ([a-z][a-z-]*)(?![\w/.-])", text):

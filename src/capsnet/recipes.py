@@ -16,7 +16,7 @@ from capsnet.training import TrainConfig
 def demo() -> TrainConfig:
     """A small CapsNet on all of MNIST in under five minutes on two CPU cores: what `make demo` runs."""
     return TrainConfig(
-        model="capsnet-small", epochs=2, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=1)
+        model="capsnet-small", epochs=3, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=1)
     )
 
 
