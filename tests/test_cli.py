@@ -41,7 +41,7 @@ def test_train_evaluate_predict(quick_recipe: None, capsys: pytest.CaptureFixtur
     cli.main(["train", "quick", *changes, "--out", "run"])
     said = capsys.readouterr().out
     assert "test accuracy" in said
-    assert "capsnet predict IMAGE --model run" in said
+    assert "predict IMAGE --model run" in said
     config = read_config("run/config.json")
     assert (config.epochs, config.augment.shift, config.model_options["pose_dim"]) == (1, 0, 4)
     assert config.model_options["conv_channels"] == 4  # the recipe's own options stay
@@ -266,3 +266,16 @@ def test_documented_commands_are_understood(
     else:
         with pytest.raises(BegunError):
             cli.main(words)
+
+
+def test_commands_are_told_so_that_they_work_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After `make demo` nothing is on the PATH: the path of the command is part of the advice."""
+    home = tmp_path / ".venv" / "bin"
+    home.mkdir(parents=True)
+    (home / "capsnet").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(home / "python"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert cli.program("capsnet") == ".venv/bin/capsnet"
+    monkeypatch.setenv("PATH", str(home))
+    assert cli.program("capsnet") == "capsnet"

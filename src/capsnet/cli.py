@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -106,11 +107,19 @@ def train(arguments: Sequence[str]) -> None:
     say(f"\ntest accuracy  {result.test.accuracy}")
     say(f"everything is in  {folder}  (start with README.md and figures/)\n")
     say("try next:")
-    say(f"  capsnet predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
-    say(f"  capsnet evaluate {folder}                   # precision, recall and AUC per class")
+    say(f"  {program('capsnet')} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+    say(f"  {program('capsnet')} evaluate {folder}                   # precision, recall and AUC per class")
     if config.tensorboard:
-        say(f"  tensorboard --logdir {folder}               # curves, reconstructions, the computation graph")
+        say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
     return None
+
+
+def program(name: str) -> str:
+    """How to call a command of this environment from where the user is: by its path unless it is found without."""
+    here = Path(sys.executable).parent / name
+    if not here.exists() or shutil.which(name) == str(here):
+        return name
+    return shlex.quote(os.path.relpath(here) if here.is_relative_to(os.getcwd()) else str(here))
 
 
 def resume_command(arguments: Sequence[str], folder: Path) -> str:
@@ -123,7 +132,7 @@ def resume_command(arguments: Sequence[str], folder: Path) -> str:
             kept.append(word)
         elif not equals:
             next(words, None)
-    return shlex.join(["capsnet", "train", *kept, "--resume", str(folder)])
+    return f"{program('capsnet')} " + shlex.join(["train", *kept, "--resume", str(folder)])
 
 
 def evaluate(arguments: Sequence[str]) -> None:
