@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from capsnet.kernels import Memory, conv2d, cost, fft_conv, using
+from capsnet.kernels import Memory, conv2d, cost, fft_conv, packed_conv, using
 from capsnet.kernels._bases import bases, choose_points, products
 from capsnet.kernels._tiles import LARGEST
 from tests.kernels._compare import assert_as_good
@@ -103,7 +103,7 @@ def test_the_cost_model_prefers_transforms_where_they_pay() -> None:
     assert cost.choose(torch.zeros(128, 256, 20, 20), w, None, (2, 2), (0, 0)) is not None
     assert cost.choose(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0)) is None
     with torch.no_grad():
-        assert cost.choose_windows(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0))
+        assert cost.choose_packed(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0)) == packed_conv.available()
     assert cost.choose(torch.zeros(64, 3, 32, 32), torch.zeros(64, 3, 5, 5), None, (1, 1), (2, 2)) is None
 
 
@@ -130,10 +130,21 @@ def test_the_environment_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
         cost.current_path()
 
 
-def test_windows_path_matches() -> None:
-    x, w, b = example(1, 24, 8, (13, 12), (5, 6))
+@pytest.mark.skipif(not packed_conv.available(), reason="this PyTorch has no oneDNN")
+def test_packed_path_matches_and_follows_the_weight() -> None:
+    memory, (x, w, b) = Memory(), example(1, 30, 7, (12, 13), (5, 4))
+    with torch.inference_mode():
+        for _ in range(2):
+            for stride, padding in (((2, 1), (1, 2)), ((1, 1), (0, 0))):
+                y = packed_conv.packed_conv2d(x, w, b, stride, padding, memory)
+                torch.testing.assert_close(y, F.conv2d(x, w, b, stride, padding))
     with torch.no_grad():
-        torch.testing.assert_close(fft_conv._by_windows(x, w, b, (2, 1), (1, 2)), F.conv2d(x, w, b, (2, 1), (1, 2)))
+        w.mul_(2)  # an optimiser's step, or load_state_dict
+        y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
+        torch.testing.assert_close(y, F.conv2d(x, w, b))
+        w.data.mul_(2)  # behind the version counter's back
+        y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
+        torch.testing.assert_close(y, F.conv2d(x, w, b))
 
 
 @pytest.mark.parametrize("how", ["optimizer", "fused optimizer", "load_state_dict", "data", "replaced"])

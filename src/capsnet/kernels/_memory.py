@@ -49,6 +49,13 @@ class Memory:
                 flat = self._blocks[name] = torch.empty(size, dtype=dtype)
         return flat[:size].view(shape)
 
+    def put(self, name: str, value: Tensor, key: Hashable) -> None:
+        """Keep a tensor that somebody else made."""
+        self._blocks[name], self._contents[name] = value, key
+
+    def get(self, name: str) -> Tensor:
+        return self._blocks[name]
+
     def remember(self, name: str, key: Hashable) -> None:
         self._contents[name] = key
 

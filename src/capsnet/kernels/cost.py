@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from capsnet.kernels._tiles import Plan, candidates
+from capsnet.kernels.packed_conv import available
 
 Path = Literal["auto", "plain", "fast"]
 
@@ -35,7 +36,7 @@ NATIVE, NATIVE_BACKWARD = 1.05, 1.25  # a multiply-add of the native convolution
 _SMALLEST_KERNEL = 5
 _USUAL_BATCH = 128
 _DEEPEST_WINDOW = 512  # values under the first kernel of a stem: beyond, gathering windows costs too much
-_FEWEST_ROWS = 64  # output positions below which repacking the weights costs the native convolution more than it saves
+_DEEP, _FEWEST_ROWS = 512, 80  # values under a kernel and output positions from which and up to which packing pays
 _path: ContextVar[Path | None] = ContextVar("capsnet_kernels", default=None)
 
 
@@ -162,24 +163,26 @@ def choose(
     return plan if path == "fast" or gain >= MARGIN else None
 
 
-def choose_windows(
+def choose_packed(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]
 ) -> bool:
-    """Whether a convolution is best written as one matrix product of gathered windows and the weights as they lie.
+    """Whether to convolve natively with weights that are kept in the native order.
 
-    At inference with very few output positions: the native convolution then spends half its time on bringing the
-    weights into its own order, and transforms would be larger than the weights themselves.
+    At inference, when there are many weights and few output positions: bringing the weights into that order would
+    then take as long as the arithmetic, and transforms would be larger than the weights themselves.
     """
     path = current_path()
-    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or not ordinary(x, weight, bias):
+    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or not available() or not ordinary(x, weight, bias):
+        return False
+    if x.dtype != torch.float32 or not x.is_contiguous() or not weight.is_contiguous():
         return False
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
         return False
     outputs = [
         (n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], padding, weight.shape[2:], stride, strict=True)
     ]
-    fits = x.shape[1] == weight.shape[1] and min(*x.shape, *outputs, *stride) > 0 and weight.is_contiguous()
-    return fits and weight[0].numel() >= _DEEPEST_WINDOW and x.shape[0] * outputs[0] * outputs[1] <= _FEWEST_ROWS
+    fits = x.shape[1] == weight.shape[1] and min(*x.shape, *outputs, *stride) > 0 and min(padding) >= 0
+    return fits and weight[0].numel() >= _DEEP and x.shape[0] * outputs[0] * outputs[1] <= _FEWEST_ROWS
 
 
 def choose_stem(

@@ -15,7 +15,8 @@ from torch import Tensor
 from capsnet.kernels._memory import Memory
 from capsnet.kernels._spectral import Fill, Run, Spectral
 from capsnet.kernels._tiles import Plan
-from capsnet.kernels.cost import choose, choose_windows
+from capsnet.kernels.cost import choose, choose_packed
+from capsnet.kernels.packed_conv import packed_conv2d
 
 _ROWS = 256  # rows of the matrix products at inference: more only cost memory
 
@@ -40,8 +41,8 @@ def conv2d(
     stride, padding = _pair(stride), _pair(padding)
     plan = choose(x, weight, bias, stride, padding, kept=_spectrum_kept(x, weight, memory))
     if plan is None:
-        if choose_windows(x, weight, bias, stride, padding):
-            return _by_windows(x, weight, bias, stride, padding)
+        if memory is not None and choose_packed(x, weight, bias, stride, padding):
+            return packed_conv2d(x, weight, bias, stride, padding, memory)
         return F.conv2d(x, weight, bias, stride, padding)
     memory = memory or Memory()
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
@@ -50,20 +51,6 @@ def conv2d(
         step = max(1, _ROWS // plan.tiles)
         parts = [_forward(part, weight, plan, memory) for part in x.split(step)]
         return _add_bias(torch.cat(parts) if len(parts) > 1 else parts[0], bias)
-
-
-def _by_windows(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]
-) -> Tensor:
-    """The definition as one matrix product: every window of the input times every kernel."""
-    kernel = (weight.shape[2], weight.shape[3])
-    padded = F.pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
-    windows = padded.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])  # (B, C, H', W', kh, kw)
-    b, _, height, width = windows.shape[:4]
-    rows = windows.permute(0, 2, 3, 1, 4, 5).reshape(b * height * width, -1)
-    taps = weight.flatten(1).t()
-    y = rows @ taps if bias is None else torch.addmm(bias, rows, taps)
-    return y.view(b, height, width, -1).permute(0, 3, 1, 2)
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
