@@ -6,13 +6,13 @@ python -m benchmarks [--quick] [--rounds N] [--threads N] [--figure docs/benchma
 from __future__ import annotations
 
 import argparse
-import platform
 from pathlib import Path
 
 import torch
 
 from benchmarks import _contenders, _peak, growth
 from benchmarks._timing import alternate, matrix_product_peak
+from capsnet.training.run import processor
 
 
 def table(rounds: int) -> None:
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("docs/benchmarks.png"))
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print(f"{platform.processor() or platform.machine()}, {arguments.threads} threads, torch {torch.__version__}")
+    print(f"{processor()}, {arguments.threads} threads, torch {torch.__version__}")
     table(arguments.rounds)
     if not arguments.quick:
         growth.draw(growth.measure(), arguments.figure)

@@ -91,8 +91,7 @@ def routing(
         torch.autograd.grad(poses, (u, w), cotangent)
 
     def ours() -> None:
-        with kernels.using("fast"):
-            run(kernels.route(u, w, iterations=iterations, memory=memory))
+        run(kernels.route(u, w, iterations=iterations, memory=memory))
 
     def plain() -> None:
         run(textbook.route(torch.matmul(w, u[:, :, None, :, None]), iterations))

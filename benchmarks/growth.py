@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import _contenders, _peak
 from benchmarks._timing import alternate
+from capsnet.training._drawing import BLUE, BODY, INK, MUTED, ORANGE, SMALL, figure, save
 
 BATCHES = (1, 4, 16, 64, 128, 256, 512)
 ITERATIONS = (1, 2, 3, 4, 6, 8)
@@ -76,26 +77,29 @@ def measure(memory: bool = True) -> list[Curve]:
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
     """All tables as one picture, both axes logarithmic: a straight line of slope 1 is proportional growth."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     rows = -(-len(curves) // 3)
-    figure, axes = plt.subplots(rows, 3, figsize=(12, 3.4 * rows), squeeze=False)
+    page = figure(12, 3.5 * rows)
+    axes = page.subplots(rows, 3, squeeze=False)
     for panel, curve in zip(axes.flat, curves, strict=False):
-        sizes = [point[0] for point in curve.points]
-        panel.loglog(sizes, [point[2] for point in curve.points], "o--", color="0.6", label="textbook")
-        panel.loglog(sizes, [point[1] for point in curve.points], "o-", color="C0", label="capsnet")
-        panel.set(title=curve.title, xlabel=curve.axis, ylabel=curve.unit)
-        panel.title.set_fontsize(9)
-        panel.set_xticks(sizes, [f"{s:,}" for s in sizes], fontsize=7)
-        panel.minorticks_off()
+        sizes, ours, plain = zip(*curve.points, strict=True)
+        panel.loglog(sizes, plain, "s--", color=ORANGE, label="textbook", markersize=4)
+        panel.loglog(sizes, ours, "o-", color=BLUE, label="capsnet", markersize=4)
+        panel.set_title(curve.title, fontsize=BODY, color=INK, loc="left", weight="bold")
+        panel.set_xlabel(curve.axis, fontsize=SMALL, color=MUTED)
+        panel.set_ylabel(curve.unit, fontsize=SMALL, color=MUTED)
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+        panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        panel.tick_params(labelsize=SMALL, colors=INK)
         panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
     for panel in axes.flat[len(curves) :]:
-        panel.axis("off")
-    axes.flat[0].legend()
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+        panel.set_axis_off()
+    axes.flat[0].legend(fontsize=SMALL, frameon=False)
+    page.tight_layout()
+    save(page, path, plot=True)

@@ -72,7 +72,7 @@ def test_any_shape_and_option_matches_the_procedure(fast: Any, data: st.DataObje
 @pytest.mark.parametrize("gradient", ["all", "last"])
 def test_several_chunks(fast: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (dynamic_routing, votes_routing):
-        monkeypatch.setattr(module, "_CACHE", 1 << 14)
+        monkeypatch.setattr(module, "_CHUNK", 1 << 14)
     arguments = example(7, 40, 5, 6, 4, bias=True, act=True)
     assert_as_good(
         lambda *a: fast(*a, gradient=gradient), lambda *a: plain(*a, gradient=gradient), arguments, leaves=(0, 1, 2, 3)

@@ -15,7 +15,7 @@ from capsnet.kernels import _procedure
 from capsnet.kernels._procedure import Kept, Options
 from capsnet.kernels.cost import choose_votes_routing
 
-_CACHE = 8 << 20  # bytes of votes per chunk
+_CHUNK = 16 << 20  # bytes of votes per chunk, as in dynamic_routing
 
 
 def route_votes(
@@ -79,7 +79,7 @@ class Held:
 
 
 def _chunks(votes: Tensor) -> list[slice]:
-    size = max(1, _CACHE // max(1, votes[0].numel() * votes.element_size()))
+    size = max(1, _CHUNK // max(1, votes[0].numel() * votes.element_size()))
     return [slice(start, start + size) for start in range(0, len(votes), size)]
 
 

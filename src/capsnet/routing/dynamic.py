@@ -8,7 +8,7 @@ r times:  c_ij = softmax over j of b_ij    a child divides itself among its pare
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -50,23 +50,22 @@ class Dynamic(Routing):
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
     ) -> Routed | None:
-        if type(self).route is not Dynamic.route:
+        if type(self) is not Dynamic:
             return None  # a variant with its own definition
-        pose = kernels.route(
-            u,
-            weight,
-            iterations=self.iterations,
-            gradient=self.gradient,
-            leaky=self.leaky,
-            bias=params.get("bias"),
-            act=weights,
-            memory=memory,
-        )
+        pose = kernels.route(u, weight, act=weights, memory=memory, **self._procedure(params))
         return None if pose is None else Routed(pose, length(pose))
+
+    def _procedure(self, params: dict[str, Tensor]) -> dict[str, Any]:
+        """What the fast forms have to know."""
+        return self.options() | {"bias": params.get("bias")}
 
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
+        if edges is None and not trace and type(self) is Dynamic:
+            pose = kernels.route_votes(votes, act=weights, **self._procedure(params))
+            if pose is not None:
+                return Routed(pose, length(pose))
         if edges is not None and weights is not None:
             weights = weights[:, edges]  # (B, P, K): each position's own view of its children
         bias = params.get("bias")

@@ -1,0 +1,13 @@
+"""Every routing test runs twice: on the plain form, which is the definition, and on the fast one where there is one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from capsnet import kernels
+
+
+@pytest.fixture(autouse=True, params=["plain", "fast"])
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    with kernels.using(request.param):
+        yield request.param
