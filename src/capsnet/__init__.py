@@ -7,7 +7,7 @@
 What is named here is the public interface; everything else is private and may change.
 """
 
-from capsnet import data, functional, layers, metrics, models, recipes, routing
+from capsnet import data, functional, kernels, layers, metrics, models, recipes, routing
 from capsnet._version import __version__
 from capsnet.inference import Evaluation, Prediction, evaluate, predict
 from capsnet.models import Model, Output, create_model, list_models
@@ -25,6 +25,7 @@ __all__ = [
     "data",
     "evaluate",
     "functional",
+    "kernels",
     "layers",
     "list_models",
     "list_weights",

@@ -1,8 +1,8 @@
 """Which convolution to use: the one place that decides, on grounds that a person can read and override.
 
 The estimate counts multiply-adds of large matrix products, the cheapest work there is, and charges everything else in
-the same coin. The prices were measured (`python -m benchmarks.prices` compares) on two cores; they differ between
-machines by less than the margin of 1.5 that a prediction has to win by.
+the same coin. The prices were fitted to measurements on two Zen 4 cores (`python -m benchmarks.prices` compares
+prediction and measurement); another machine differs, which is what the margin of 1.5 is for.
 
 Override with `using("plain")` / `using("fast")` around a piece of code, or the environment variable CAPSNET_KERNELS.
 """
@@ -25,13 +25,15 @@ from capsnet.kernels.packed_conv import available
 Path = Literal["auto", "plain", "fast"]
 
 MARGIN = 1.5  # predicted gain below which the native convolution is used
-STEP = 2.0  # a multiply-add of a transform: its matrices are small, so it is dearer
+STEP = 2.4  # a multiply-add of a transform: its matrices are small, so it is dearer
 TOUCH = 3.0  # a number read or written by a transform
-GATHER = 60.0  # a number copied between layouts, with the memory it needs
+GATHER = 65.0  # a number copied between layouts, with the memory it needs
 SCATTER = 80.0  # the same, averaged over forward and backward passes
-READ = 19.0  # a weight fetched from memory: what makes products of few rows dear
-CALL = 4e6  # one call's fixed cost: some fifty small operations
-NATIVE, NATIVE_BACKWARD = 1.05, 1.25  # a multiply-add of the native convolution at inference and in training
+READ = 11.0  # a weight fetched from memory: what makes products of few rows dear
+CALL = 8e7  # one call's fixed cost: some fifty small operations and their threads' meetings
+NATIVE, NATIVE_BACKWARD = 0.7, 1.0  # a multiply-add of the native convolution at inference and in training
+
+SHALLOW, WINDOW = 5.5, 1.5  # a multiply-add of a first convolution with few channels: native, and over gathered windows
 
 _SMALLEST_KERNEL = 5
 _USUAL_BATCH = 128
@@ -190,7 +192,7 @@ def choose_stem(
 ) -> Plan | None:
     """The cut of the second of two convolutions done in one piece, or None where they are better done one by one.
 
-    Worth it exactly where the second one is worth doing by transforms: the first then comes cheaper as well.
+    The second one is done by transforms, and the first comes cheaper as well: few channels do not suit the native one.
     """
     path = current_path()
     kernels = (*w1.shape[2:], *w2.shape[2:])
@@ -203,7 +205,12 @@ def choose_stem(
         return None
     kernel = (w2.shape[2], w2.shape[3])
     plan, gain = best_plan(x.shape[0], w1.shape[0], w2.shape[0], size, kernel, stride, (0, 0), x.dtype, backward, kept)
-    return plan if path == "fast" or gain >= MARGIN else None
+    if plan is None or path == "fast":
+        return plan
+    one_by_one = native(plan, x.shape[0], w1.shape[0], w2.shape[0], backward)
+    first = (2 if backward else 1) * x.shape[0] * size[0] * size[1] * w1.numel()
+    gain = (one_by_one + SHALLOW * first) / (one_by_one / gain + WINDOW * first)
+    return plan if gain >= MARGIN else None
 
 
 _FUSED_FROM = 4  # examples: below, the weights are read oftener than the votes they save are worth

@@ -26,9 +26,10 @@ from capsnet.kernels._procedure import Kept, Options
 from capsnet.kernels.cost import choose_routing
 from capsnet.kernels.votes_routing import Held
 
-# Bytes of one chunk's largest tensor. Smaller chunks stay nearer to the core but make thin matrix products that read
-# the weights more often: 4 MB took 1.2 (10 parents) to 1.8 times (100 parents) as long, 64 MB no less than this.
-_CHUNK = 16 << 20
+# Bytes of one chunk's largest tensor, and examples in a chunk whatever their size. Smaller chunks stay nearer to the
+# core but make thin matrix products that read the weights more often: half the chunk takes 1.2 times as long with 10
+# parents, two examples instead of four 1.4 times with 100. Larger ones cost memory and bring nothing.
+_CHUNK, _FEWEST = 8 << 20, 4
 _WORTH_SHARING = 1 << 20  # numbers in that tensor for the whole batch from which a second thread pays
 
 
@@ -142,7 +143,8 @@ def _runs(u: Tensor, weight: Tensor) -> list[slice]:
     """Runs of examples that make one chunk each, and at least one for each thread where that pays."""
     I, J, _, K = weight.shape
     threads = slots(len(u)) if len(u) * I * J * K >= _WORTH_SHARING else 1
-    size = max(1, min(-(-len(u) // threads), _CHUNK // (I * J * K * weight.element_size())))
+    fitting = max(_FEWEST, _CHUNK // (I * J * K * weight.element_size()))
+    size = min(-(-len(u) // threads), fitting)
     return [slice(start, min(start + size, len(u))) for start in range(0, len(u), size)]
 
 

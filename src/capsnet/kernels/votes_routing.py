@@ -15,7 +15,7 @@ from capsnet.kernels import _procedure
 from capsnet.kernels._procedure import Kept, Options
 from capsnet.kernels.cost import choose_votes_routing
 
-_CHUNK = 16 << 20  # bytes of votes per chunk, as in dynamic_routing
+_CHUNK = 8 << 20  # bytes of votes per chunk
 
 
 def route_votes(
