@@ -92,7 +92,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
         panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
         panel.tick_params(labelsize=SMALL, colors=INK)
