@@ -35,7 +35,7 @@ def table(rounds: int) -> None:
     route = alternate({"ours": a, "plain": b}, rounds)
     line("routing 1152 -> 10, r = 3, both ways, batch 128", "s", route["ours"], route["plain"],
          route["plain"] / route["ours"], "6", "12")  # fmt: skip
-    memory = [_peak.megabytes(who, "training", 128) for who in ("ours", "textbook")]
+    memory = [_peak.megabytes(who, "training", size=128) for who in ("ours", "textbook")]
     least = "0.6 (less is better)"
     line("peak memory, training step, batch 128", "MB", memory[0], memory[1], memory[0] / memory[1], least, "0.33")
     peak = matrix_product_peak()

@@ -76,13 +76,11 @@ def inference(model: nn.Module, size: int) -> Run:
     return run
 
 
-def routing(
-    size: int, children: int = 1152, parents: int = 10, iterations: int = 3, backward: bool = True
-) -> tuple[Run, Run]:
+def routing(size: int, children: int = 1152, parents: int = 10, iterations: int = 3) -> tuple[Run, Run]:
     """(ours, the textbook's): votes and routing, forward and backward."""
     generator = torch.Generator().manual_seed(2)
-    u = (torch.randn(size, children, 8, generator=generator) * 0.1).requires_grad_(backward)
-    w = (torch.randn(children, parents, 16, 8, generator=generator) * 0.1).requires_grad_(backward)
+    u = (torch.randn(size, children, 8, generator=generator) * 0.1).requires_grad_()
+    w = (torch.randn(children, parents, 16, 8, generator=generator) * 0.1).requires_grad_()
     cotangent = torch.randn(size, parents, 16, generator=generator)
     memory = kernels.Memory()
 

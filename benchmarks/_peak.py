@@ -11,9 +11,10 @@ import subprocess
 import sys
 
 
-def megabytes(contender: str, what: str, size: int) -> float:
-    """Peak of three rounds of `what` ("training" or "inference") by `contender` ("ours" or "textbook")."""
-    command = [sys.executable, "-m", "benchmarks._peak", contender, what, str(size)]
+def megabytes(contender: str, what: str, **sizes: int) -> float:
+    """Peak of three rounds of `what` ("training", "inference" or "routing") by `contender` ("ours" or "textbook")."""
+    given = [f"{name}={value}" for name, value in sizes.items()]
+    command = [sys.executable, "-m", "benchmarks._peak", contender, what, *given]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
@@ -22,7 +23,7 @@ def _status(field: str) -> float:
         return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def _main(contender: str, what: str, size: int) -> None:
+def _main(contender: str, what: str, sizes: dict[str, int]) -> None:
     import torch
 
     from benchmarks import _contenders
@@ -32,12 +33,15 @@ def _main(contender: str, what: str, size: int) -> None:
     warm(torch.rand(1, 1, 9, 9)).sum().backward()  # libraries load their code on first use
     torch.mm(torch.rand(64, 64), torch.rand(64, 64))
     idle = _status("VmRSS")
-    model = _contenders.pair()[contender == "textbook"]
-    run = getattr(_contenders, what)(model, size)
+    theirs = contender == "textbook"
+    if what == "routing":
+        run = _contenders.routing(**sizes)[theirs]
+    else:
+        run = getattr(_contenders, what)(_contenders.pair()[theirs], **sizes)
     for _ in range(3):
         run()
     print(_status("VmHWM") - idle)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _main(sys.argv[1], sys.argv[2], {name: int(value) for name, _, value in (a.partition("=") for a in sys.argv[3:])})

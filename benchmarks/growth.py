@@ -43,36 +43,32 @@ def _time(
     return curve
 
 
-def measure(memory: bool = True) -> list[Curve]:
-    """All tables, printed as they come."""
+def _memory(title: str, axis: str, sizes: Sequence[int], what: str, name: str, **fixed: int) -> Curve:
+    curve = Curve(title, axis, "megabytes")
+    for size in sizes:
+        both = [_peak.megabytes(who, what, **(fixed | {name: size})) for who in ("ours", "textbook")]
+        curve.points.append((size, both[0], both[1]))
+    curve.show()
+    return curve
+
+
+def measure() -> list[Curve]:
+    """All tables, printed as they come: time, then memory, against batch, iterations, children and parents."""
     ours, plain = _contenders.pair()
-    steps = _contenders.training
-    curves = [
+    steps, answers, routing = _contenders.training, _contenders.inference, _contenders.routing
+    many, few = "routing, both ways, batch 32", "routing, both ways, batch 8"
+    peak = "peak memory"
+    return [
         _time("training step", "batch", BATCHES, lambda n: (steps(ours, n), steps(plain, n))),
-        _time(
-            "inference", "batch", BATCHES, lambda n: (_contenders.inference(ours, n), _contenders.inference(plain, n))
-        ),
-        _time(
-            "routing, forward and backward, batch 32",
-            "iterations",
-            ITERATIONS,
-            lambda n: _contenders.routing(32, iterations=n),
-        ),
-        _time(
-            "routing, forward and backward, batch 8", "children", CHILDREN, lambda n: _contenders.routing(8, children=n)
-        ),
-        _time(
-            "routing, forward and backward, batch 8", "parents", PARENTS, lambda n: _contenders.routing(8, parents=n)
-        ),
+        _time("inference", "batch", BATCHES, lambda n: (answers(ours, n), answers(plain, n))),
+        _time(many, "iterations", ITERATIONS, lambda n: routing(32, iterations=n)),
+        _time(few, "children", CHILDREN, lambda n: routing(8, children=n)),
+        _time(few, "parents", PARENTS, lambda n: routing(8, parents=n)),
+        _memory(f"{peak}, training step", "batch", BATCHES, "training", "size"),
+        _memory(f"{peak}, {many}", "iterations", ITERATIONS, "routing", "iterations", size=32),
+        _memory(f"{peak}, {few}", "children", CHILDREN, "routing", "children", size=8),
+        _memory(f"{peak}, {few}", "parents", PARENTS, "routing", "parents", size=8),
     ]
-    if memory:
-        curve = Curve("peak memory of a training step", "batch", "megabytes")
-        for size in BATCHES:
-            ours_peak, plain_peak = (_peak.megabytes(who, "training", size) for who in ("ours", "textbook"))
-            curve.points.append((size, ours_peak, plain_peak))
-        curve.show()
-        curves.append(curve)
-    return curves
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
