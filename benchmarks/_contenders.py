@@ -76,6 +76,21 @@ def inference(model: nn.Module, size: int) -> Run:
     return run
 
 
+def demo(size: int = 128) -> tuple[Run, Run]:
+    """(fast paths, plain paths): a training step of the demo's network."""
+
+    def on(path: kernels.cost.Path) -> Run:
+        step = training(capsnet.create_model("capsnet-small"), size)
+
+        def run() -> None:
+            with kernels.using(path):
+                step()
+
+        return run
+
+    return on("auto"), on("plain")
+
+
 def routing(size: int, children: int = 1152, parents: int = 10, iterations: int = 3) -> tuple[Run, Run]:
     """(ours, the textbook's): votes and routing, forward and backward."""
     generator = torch.Generator().manual_seed(2)
