@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import capsnet
 from benchmarks import textbook
 from capsnet import kernels
+from capsnet.kernels.cost import Path
 from capsnet.models.base import Model
 
 Run = Callable[[], object]
@@ -79,7 +80,7 @@ def inference(model: nn.Module, size: int) -> Run:
 def demo(size: int = 128) -> tuple[Run, Run]:
     """(fast paths, plain paths): a training step of the demo's network."""
 
-    def on(path: kernels.cost.Path) -> Run:
+    def on(path: Path) -> Run:
         step = training(capsnet.create_model("capsnet-small"), size)
 
         def run() -> None:
