@@ -1,8 +1,8 @@
 """Convolution of one or two images: the native one, with the weights kept in the order that it computes in.
 
-For a single image the native convolution spends half its time on bringing 21 MB of weights into its own order, at
-every call. oneDNN can be given weights in that order, so at inference they are brought there once. The slow twin is
-`torch.nn.functional.conv2d`, of which this is the second half.
+For a single image the native convolution spends more than a third of its time on bringing 21 MB of weights into its own
+order, at every call. oneDNN can be given weights in that order, so at inference they are brought there once. The slow
+twin is `torch.nn.functional.conv2d`, of which this is the second half.
 """
 
 from __future__ import annotations
