@@ -50,8 +50,22 @@ def multi_hot(targets: Tensor, num_classes: int) -> Tensor:
     raise ValueError(f"targets must have shape (B,) or (B, {num_classes}), got {tuple(targets.shape)}")
 
 
+def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean over the batch of values (B,), each counted ``weights`` (B,) times; None counts all alike.
+
+    It is divided by B and not by the sum of the weights, so that an example counts the same in whichever batch.
+    """
+    return values.mean() if weights is None else (values * weights).mean()
+
+
 def margin_loss(
-    lengths: Tensor, targets: Tensor, *, present: float = 0.9, absent: float = 0.1, down_weight: float = 0.5
+    lengths: Tensor,
+    targets: Tensor,
+    *,
+    present: float = 0.9,
+    absent: float = 0.1,
+    down_weight: float = 0.5,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Margin loss [Eq. 4], summed over the classes, averaged over the batch.
 
@@ -60,7 +74,7 @@ def margin_loss(
     Each class is judged by itself, so several may be present at once. ``lengths`` are raw capsule lengths: a softmax
     over them would make the margins unreachable.
 
-    Shapes: ``lengths`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; result a scalar.
+    Shapes: ``lengths`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a scalar.
     """
     if lengths.ndim != 2:
         raise ValueError(f"lengths must have shape (B, J), got {tuple(lengths.shape)}")
@@ -69,10 +83,12 @@ def margin_loss(
         raise ValueError(f"{lengths.shape[0]} examples but {here.shape[0]} targets")
     too_short = (present - lengths).clamp_min(0).square()
     too_long = (lengths - absent).clamp_min(0).square()
-    return torch.where(here, too_short, down_weight * too_long).sum(dim=1).mean()
+    return weighted_mean(torch.where(here, too_short, down_weight * too_long).sum(dim=1), weights)
 
 
-def reconstruction_loss(reconstruction: Tensor, images: Tensor, weight: float = 0.0005) -> Tensor:
+def reconstruction_loss(
+    reconstruction: Tensor, images: Tensor, weight: float = 0.0005, *, weights: Tensor | None = None
+) -> Tensor:
     """Squared differences *summed* over the pixels of an image, averaged over the batch, times 0.0005 [Section 4.1].
 
     The sum matters: a mean over 784 pixels with the same weight is 784 times weaker and does nothing.
@@ -81,17 +97,23 @@ def reconstruction_loss(reconstruction: Tensor, images: Tensor, weight: float = 
         raise ValueError(
             f"reconstruction {tuple(reconstruction.shape)} and images {tuple(images.shape)} differ in shape"
         )
-    return weight * (reconstruction - images).square().flatten(1).sum(dim=1).mean()
+    return weight * weighted_mean((reconstruction - images).square().flatten(1).sum(dim=1), weights)
 
 
 def mask_capsules(poses: Tensor, targets: Tensor | None = None) -> Tensor:
     """Zero all capsules but the chosen ones, which is what the decoder sees.
 
     With ``targets`` the labelled capsules stay (training), without them each example's longest one (testing: the true
-    label is not known then, and using it would flatter the reconstruction).
+    label is not known then, and using it would flatter the reconstruction). Targets with a third axis choose for K
+    pictures at once, such as one per object of a scene.
 
-    Shapes: ``poses`` (B, J, D); ``targets`` (B,) or (B, J) multi-hot; result (B, J, D).
+    Shapes: ``poses`` (B, J, D); ``targets`` (B,) or (B, J) multi-hot -> (B, J, D); (B, K, J) multi-hot -> (B, K, J, D).
     """
+    if targets is not None and targets.ndim == 3:
+        B, K, J = targets.shape
+        if tuple(poses.shape[:2]) != (B, J):
+            raise ValueError(f"capsules {tuple(poses.shape)} need labels (B, K, J), got {tuple(targets.shape)}")
+        return poses.unsqueeze(1) * multi_hot(targets.reshape(B * K, J), J).unflatten(0, (B, K)).unsqueeze(-1)
     if targets is None:
         targets = length(poses).argmax(dim=1)  # (B,)
     chosen = multi_hot(targets, poses.shape[1])

@@ -17,7 +17,7 @@ def some_images(count: int = 7, channels: int = 3, height: int = 9, width: int =
     return torch.rand(count, channels, height, width, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("augment", [Augment(shift=2), FULL])
+@pytest.mark.parametrize("augment", [Augment(shift=2), FULL, Augment(flip=True), Augment(brightness=0.3)])
 def test_an_example_does_not_depend_on_its_batch(augment: Augment) -> None:
     images, index = some_images(), np.array([5, 90, 7, 1000, 3, 10_000_000, 11])
     whole = augment(images, seed=1, epoch=2, indices=index)
@@ -106,6 +106,43 @@ def test_drawn_maps_stay_within_their_bounds() -> None:
     assert torch.equal(slants[:, 1, 0], torch.zeros(4000))
 
 
+def test_flip_mirrors_half_and_leaves_the_other_draws_alone() -> None:
+    images, index = some_images(), np.arange(7)
+    augment = Augment(flip=True)
+    mirrored = augment.draw_flips(0, 0, index)
+    assert 0 < int(mirrored.sum()) < 7
+    result = augment(images, seed=0, epoch=0, indices=index)
+    for image, mirror, made in zip(images, mirrored.tolist(), result, strict=True):
+        assert torch.equal(made, image.flip(2) if mirror else image)
+    assert augment.draw_flips(0, 0, np.arange(20_000)).float().mean() == pytest.approx(0.5, abs=0.015)
+    flips, shifts = augment.draw_flips(0, 0, np.arange(4000)), FULL.draw_shifts(0, 0, np.arange(4000))
+    gains = Augment(brightness=0.1).draw_gains(0, 0, np.arange(4000))
+    drawn = np.corrcoef(np.column_stack([flips, shifts, gains]).astype(float).T)
+    assert np.abs(drawn - np.eye(4)).max() < 0.08
+    both = Augment(shift=2, flip=True)(images, seed=0, epoch=0, indices=index)
+    assert torch.equal(both, Augment(shift=2)(result, seed=0, epoch=0, indices=index))
+    warped = Augment(shift=2, rotate=9, flip=True)(images, seed=0, epoch=0, indices=index)
+    assert torch.equal(warped, Augment(shift=2, rotate=9)(result, seed=0, epoch=0, indices=index))
+
+
+def test_brightness_scales_and_clamps() -> None:
+    images, index = some_images(), np.arange(7)
+    augment = Augment(brightness=0.4)
+    gains = augment.draw_gains(3, 1, index)
+    before = images.clone()
+    result = augment(images, seed=3, epoch=1, indices=index)
+    assert torch.equal(images, before)  # the input is not written to
+    torch.testing.assert_close(result, (images * gains[:, None, None, None]).clamp(0, 1))
+    assert result.max() == 1
+    many = augment.draw_gains(0, 0, np.arange(20_000))
+    assert 0.6 <= many.min() < 0.61
+    assert 1.39 < many.max() <= 1.4
+    assert many.mean() == pytest.approx(1, abs=0.01)
+    moved = Augment(shift=2, brightness=0.4)(images, seed=3, epoch=1, indices=index)
+    shifted = Augment(shift=2)(images, seed=3, epoch=1, indices=index)
+    torch.testing.assert_close(moved, (shifted * gains[:, None, None, None]).clamp(0, 1))
+
+
 def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
     batch = digits.batch(np.arange(256), augment=Augment(shift=2, rotate=15, scale=0.1, shear=0.1))
     plain = digits.batch(np.arange(256))
@@ -117,7 +154,16 @@ def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"shift": -1}, {"shift": 1.5}, {"shift": True}, {"rotate": 181.0}, {"scale": 1.0}, {"shear": float("nan")}],
+    [
+        {"shift": -1},
+        {"shift": 1.5},
+        {"shift": True},
+        {"rotate": 181.0},
+        {"scale": 1.0},
+        {"shear": float("nan")},
+        {"brightness": 1.5},
+        {"flip": 1},
+    ],
 )
 def test_bad_amounts(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.data import ArrayDataset, Augment, Batch, Dataset, batch_indices, batches, num_batches
+from capsnet.data import ArrayDataset, Augment, Batch, Dataset, Subset, batch_indices, batches, load, num_batches
 
 
 def make(count: int = 10, channels: int = 2) -> ArrayDataset:
@@ -137,3 +137,22 @@ def test_bad_start(start: int) -> None:
 def test_bad_batch_size() -> None:
     with pytest.raises(ValueError, match="batch_size"):
         batch_indices(10, 0)
+
+
+def test_a_subset_of_a_generated_set_keeps_its_examples() -> None:
+    whole = load("multimnist", "test")
+    some = whole.subset([5, 2, 9], name="three")
+    assert isinstance(some, Subset)
+    assert len(some) == 3
+    assert some.name == "three"
+    batch, source = some.batch([2, 0]), whole.batch([9, 5])
+    assert torch.equal(batch.images, source.images)
+    assert torch.equal(batch.targets, source.targets)
+    assert batch.indices.tolist() == [2, 0]
+    assert batch.sources is not None
+    assert source.sources is not None
+    assert torch.equal(batch.sources.images, source.sources.images)
+    assert some.origin == whole.origin
+    assert some.class_names == whole.class_names
+    with pytest.raises(ValueError, match=r"indices must lie in 0\.\.2"):
+        some.batch([3])

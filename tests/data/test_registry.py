@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
-from capsnet.data import ArrayDataset, _registry, describe, list_datasets, load, register, splits_of
+from capsnet.data import (
+    ArrayDataset,
+    _registry,
+    canonical,
+    describe,
+    list_datasets,
+    load,
+    options_of,
+    register,
+    splits_of,
+    with_options,
+)
 
 from .test_mnist import make_folder
 
@@ -76,3 +89,67 @@ def test_the_room_knows_nothing_of_the_rooms_above() -> None:
     root = str(Path(_registry.__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_registry, "_ENTRIES", dict(_registry._ENTRIES))
+
+    @register("made", "With options", ("all",), path="none")
+    def make(split: str, *, size: int = 4, kind: Literal["a", "b"] = "a", flag: bool = False) -> ArrayDataset:
+        return ArrayDataset(np.zeros((size, 1, 1, 1), np.uint8), np.zeros(size, int), name=f"{kind} {flag}")
+
+    @register("both", "Path and options", ("all",), environment="CAPSNET_TEST_BOTH")
+    def read(split: str, path: Path | None = None, *, size: int | None = None) -> ArrayDataset:
+        return ArrayDataset(np.zeros((1, 1, 1, 1), np.uint8), np.array([0]), name=f"{path} {size}")
+
+
+def test_options_follow_the_name(optional: None) -> None:
+    assert options_of("made") == {"size": 4, "kind": "a", "flag": False}
+    assert len(load("made", "all")) == 4
+    made = load("made:size=7,kind=b,flag=true", "all")
+    assert len(made) == 7
+    assert made.name == "b True"
+    assert with_options("made:size=7,kind=b", size=9) == "made:size=9,kind=b"
+    assert with_options("made", size=2) == "made:size=2"
+    assert canonical("made:size=7") == "made:size=7"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("made:sise=7", r"unknown option of made 'sise'. Did you mean 'size'\?"),
+        ("made:size=x", "option size of made: .*integer.*, got 'x'"),
+        ("made:kind=c", "option kind of made: Input should be 'a' or 'b', got 'c'"),
+        ("made:size=1,size=2", "size is given twice"),
+        ("made:size=1,", "takes no path, got 'made:size=1,'; its options are size, kind, flag"),
+        ("made:/some/where", "made takes no path, got 'made:/some/where'; its options are size, kind, flag"),
+        ("made:,size=1", "expected something before the comma"),
+    ],
+)
+def test_options_are_checked(optional: None, spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(spec, "all")
+
+
+def test_a_path_may_look_like_options(optional: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "a,b=c" / "size=3"
+    odd.mkdir(parents=True)
+    (odd / "x").touch()
+    assert load(f"both:{odd}", "all").name == f"{odd} None"
+    assert load(f"both:{odd},size=5", "all").name == f"{odd} 5"
+    assert load("both:size=None", "all").name == "None None"
+    monkeypatch.chdir(odd.parent)
+    assert canonical("both:./size=3,size=5") == f"both:{odd},size=5"
+    monkeypatch.setenv("CAPSNET_TEST_BOTH", str(odd))
+    assert load("both:size=5", "all").name == f"{odd} 5"
+    assert canonical("both") == f"both:{odd}"
+
+
+def test_every_data_set_says_what_it_is_and_has_a_test_split() -> None:
+    """Registry-driven: a data set is tested the day it is registered."""
+    for name in list_datasets():
+        assert 10 < len(describe(name)) < 130
+        assert describe(name).count("\n") == 0
+        assert "test" in splits_of(name)
+        assert all(default is not inspect.Parameter.empty for default in options_of(name).values())

@@ -3,12 +3,21 @@
 `load("mnist", "train")` gives a `Dataset`, `batches(dataset, 128, shuffle=True, augment=Augment(shift=2))` an epoch.
 """
 
-from ._registry import canonical, describe, list_datasets, load, register, splits_of
+from ._registry import canonical, describe, list_datasets, load, options_of, register, splits_of, with_options
 from .augment import Augment
-from .base import ArrayDataset, Batch, BatchTransform, Dataset, batch_indices, batches, num_batches
+from .base import ArrayDataset, Batch, BatchTransform, Dataset, Sources, Subset, batch_indices, batches, num_batches
+from .cifar import cifar10
+from .fashion import fashion_mnist
+from .folder import FolderDataset, folder
 from .idx import read_idx
+from .mat5 import read_mat
 from .mnist import mnist
+from .multimnist import multimnist
+from .norb import small_norb
 from .preprocess import Preprocess
+from .shapes import shapes
+from .svhn import svhn
+from .transformed import affnist, expanded_mnist
 
 __all__ = [
     "ArrayDataset",
@@ -16,16 +25,31 @@ __all__ = [
     "Batch",
     "BatchTransform",
     "Dataset",
+    "FolderDataset",
     "Preprocess",
+    "Sources",
+    "Subset",
+    "affnist",
     "batch_indices",
     "batches",
     "canonical",
+    "cifar10",
     "describe",
+    "expanded_mnist",
+    "fashion_mnist",
+    "folder",
     "list_datasets",
     "load",
     "mnist",
+    "multimnist",
     "num_batches",
+    "options_of",
     "read_idx",
+    "read_mat",
     "register",
+    "shapes",
+    "small_norb",
     "splits_of",
+    "svhn",
+    "with_options",
 ]

@@ -1,12 +1,21 @@
-"""Data sets by name. A new one is one file with one `@register` line; `load` finds it as NAME or NAME:PATH."""
+"""Data sets by name. A new one is one file with one `@register` line.
+
+`load` finds it as NAME, NAME:PATH or NAME:PATH,key=value,...: what a data set can be told is the keyword-only
+parameters of its loader, checked against their annotations. So one string says all about the data of a run, in a
+configuration, on a command line and on the card of trained weights.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from capsnet._names import check_name
 
@@ -26,6 +35,12 @@ class Entry:
     path: PathUse
     environment: str | None  # a variable that may name the path
 
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """What NAME:key=value may set."""
+        parameters = inspect.signature(self.loader, eval_str=True).parameters.values()
+        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
 
 _ENTRIES: dict[str, Entry] = {}
 
@@ -38,7 +53,10 @@ def register(
     path: PathUse = "optional",
     environment: str | None = None,
 ) -> Callable[[Loader], Loader]:
-    """Make a function `loader(split, path=None) -> Dataset` known under `name`; `path` says what NAME:PATH may hold."""
+    """Make a function `loader(split, path=None, *, options) -> Dataset` known under `name`.
+
+    `path` says whether NAME:PATH may, must or must not be given; keyword-only parameters are the options.
+    """
 
     def decorate(loader: Loader) -> Loader:
         if name in _ENTRIES:
@@ -61,32 +79,82 @@ def describe(name: str) -> str:
 
 def splits_of(spec: str) -> tuple[str, ...]:
     """The splits that `load(spec, split)` knows."""
-    return _ENTRIES[check_name("data set", spec.partition(":")[0], list_datasets())].splits
+    return _find(spec)[1].splits
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """What NAME:key=value may set, with the values that hold if nothing is said."""
+    return {key: parameter.default for key, parameter in _find(name)[1].options.items()}
 
 
 def canonical(spec: str) -> str:
     """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
-    name, colon, path = spec.partition(":")
-    entry = _ENTRIES[check_name("data set", name, list_datasets())]
-    if not colon and entry.environment:
-        path = os.environ.get(entry.environment, "")
-    return f"{name}:{Path(path).expanduser().resolve()}" if path else spec
+    name, entry = _find(spec)
+    path, options = _parse(spec, entry)
+    words = ([str(Path(path).expanduser().resolve())] if path else []) + [f"{k}={v}" for k, v in options.items()]
+    return f"{name}:{','.join(words)}" if words else name
+
+
+def with_options(spec: str, **options: Any) -> str:
+    """The same spec with some options set otherwise: `with_options("multimnist", shift=6)`."""
+    name, entry = _find(spec)
+    path, given = _parse(spec, entry)
+    words = ([path] if path else []) + [f"{key}={value}" for key, value in (given | options).items()]
+    return f"{name}:{','.join(words)}" if words else name
 
 
 def load(spec: str, split: str = "train") -> Dataset:
-    """Load a split of a data set given as NAME, or as NAME:PATH for one that reads a user's files."""
-    name, colon, path = spec.partition(":")
-    entry = _ENTRIES[check_name("data set", name, list_datasets())]
+    """Load a split of a data set given as NAME, NAME:PATH or NAME:PATH,key=value,..."""
+    name, entry = _find(spec)
     check_name(f"split of {name}", split, entry.splits)
-    if not colon:
+    path, given = _parse(spec, entry)
+    options = {key: _value(name, entry.options[key], value) for key, value in given.items()}
+    if not path:
         if entry.path == "required":
             raise ValueError(f"{name} needs a path: write {name}:PATH")
-        return entry.loader(split)
-    if entry.path == "none":
-        raise ValueError(f"{name} takes no path, got {spec!r}")
-    if not path:
+        return entry.loader(split, **options)
+    return entry.loader(split, _existing(Path(path).expanduser()), **options)
+
+
+def _find(spec: str) -> tuple[str, Entry]:
+    name = check_name("data set", spec.partition(":")[0], list_datasets())
+    return name, _ENTRIES[name]
+
+
+def _parse(spec: str, entry: Entry) -> tuple[str, dict[str, str]]:
+    """Take the options off the end, as long as they look like ones: a path may hold commas and equals signs."""
+    name, colon, rest = spec.partition(":")
+    if colon and not rest:
         raise ValueError(f"expected a path after the colon in {spec!r}")
-    return entry.loader(split, _existing(Path(path).expanduser()))
+    options: dict[str, str] = {}
+    while rest and entry.options:
+        before, comma, last = rest.rpartition(",")
+        key, equals, value = last.partition("=")
+        is_path = entry.path != "none" and (not before or Path(rest).expanduser().exists())
+        if not equals or not re.fullmatch(r"[a-z_]+", key) or (key not in entry.options and is_path):
+            break
+        check_name(f"option of {name}", key, entry.options)
+        if key in options:
+            raise ValueError(f"{key} is given twice in {spec!r}")
+        options = {key: value} | options
+        rest = before
+        if comma and not before:
+            raise ValueError(f"expected something before the comma in {spec!r}")
+    if rest and entry.path == "none":
+        known = f"; its options are {', '.join(entry.options)}" if entry.options else ""
+        raise ValueError(f"{name} takes no path, got {spec!r}{known}")
+    if not rest and entry.environment:
+        rest = os.environ.get(entry.environment, "")
+    return rest, options
+
+
+def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
+    """What a person typed, as what the loader wants. Text is all there is here, so "4" is the number 4."""
+    wanted = None if text == "None" else text
+    try:
+        return TypeAdapter(parameter.annotation).validate_python(wanted)
+    except ValidationError as error:
+        raise ValueError(f"option {parameter.name} of {name}: {error.errors()[0]['msg']}, got {text!r}") from None
 
 
 def _existing(path: Path) -> Path:

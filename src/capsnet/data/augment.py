@@ -1,8 +1,9 @@
 """Augmentation of whole batches, keyed by (seed, epoch, example): an example is bent the same way in whatever batch.
 
-Two paths. Integer shifts alone, as in the CapsNet paper (up to 2 pixels, zero fill), are an exact gather: no pixel
-value changes. As soon as rotation, scale or shear take part, everything including the shift goes into *one* bilinear
-sampling, so that an image is never interpolated twice.
+Two paths for moving. Integer shifts alone, as in the CapsNet paper (up to 2 pixels, zero fill), are an exact gather: no
+pixel value changes. As soon as rotation, scale or shear take part, all of it and the shift go into *one* bilinear
+sampling, so that an image is never interpolated twice. Mirroring comes before either and brightness after; each kind
+of change has a stream of random numbers of its own, so switching one on changes nothing about the others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from . import keyed
 
 @dataclass(frozen=True)
 class Augment:
-    """How far images are moved and bent; every amount is a bound, drawn uniformly from [-amount, amount]."""
+    """How far images are moved, bent and lit; every amount is a bound, drawn uniformly from [-amount, amount]."""
 
     shift: int = 0
     """Whole pixels, each axis on its own, zero fill."""
@@ -31,14 +32,20 @@ class Augment:
     """Fraction of the size, each axis on its own (0.1: between 0.9 and 1.1)."""
     shear: float = 0.0
     """Pixels to the side per pixel down."""
+    flip: bool = False
+    """Mirror left and right, every other time."""
+    brightness: float = 0.0
+    """Fraction by which all pixels of an image are multiplied up or down (0.2: between 0.8 and 1.2), kept in [0, 1]."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.shift, int) or isinstance(self.shift, bool) or self.shift < 0:
             raise ValueError(f"shift must be a whole number of pixels, 0 or more, got {self.shift!r}")
-        for name, limit in (("rotate", 180.0), ("scale", 0.9), ("shear", 2.0)):
+        for name, limit in (("rotate", 180.0), ("scale", 0.9), ("shear", 2.0), ("brightness", 1.0)):
             value = getattr(self, name)
             if not (math.isfinite(value) and 0 <= value <= limit):
                 raise ValueError(f"{name} must lie between 0 and {limit:g}, got {value!r}")
+        if not isinstance(self.flip, bool):
+            raise ValueError(f"flip must be True or False, got {self.flip!r}")
 
     @property
     def is_affine(self) -> bool:
@@ -46,12 +53,32 @@ class Augment:
 
     def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
         """Augment images (B, C, H, W) of the examples `indices` (B,)."""
-        if len(images) == 0 or not (self.shift or self.is_affine):
+        if len(images) == 0:
             return images
+        if self.flip:
+            mirror = self.draw_flips(seed, epoch, indices).to(images.device)
+            images = torch.where(mirror[:, None, None, None], images.flip(3), images)
+        if self.shift or self.is_affine:
+            images = self._moved(images, seed, epoch, indices)
+        if self.brightness:
+            gain = self.draw_gains(seed, epoch, indices).to(images.device, images.dtype)
+            images = (images * gain[:, None, None, None]).clamp_(0, 1)
+        return images
+
+    def _moved(self, images: Tensor, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
         offsets = self.draw_shifts(seed, epoch, indices)
         if not self.is_affine:
             return shift_images(images, offsets, self.shift)
         return warp_images(images, self.draw_maps(seed, epoch, indices), offsets)
+
+    def draw_flips(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+        """Draw which examples are mirrored, one in two. Shapes: (B,) -> (B,) bool"""
+        return torch.from_numpy(keyed.integers(seed, epoch, indices, 1, "augment.flip", 0, 2)[:, 0] == 1)
+
+    def draw_gains(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+        """Draw the factor of each example's pixels. Shapes: (B,) -> (B,) float32"""
+        unit = 2 * keyed.uniform(seed, epoch, indices, 1, "augment.brightness")[:, 0] - 1
+        return torch.from_numpy((1 + self.brightness * unit).astype(np.float32))
 
     def draw_shifts(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
         """Draw (down, right) in pixels per example. Shapes: (B,) -> (B, 2) int64"""

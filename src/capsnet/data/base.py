@@ -19,12 +19,20 @@ from . import keyed
 from .preprocess import Preprocess
 
 
+class Sources(NamedTuple):
+    """What a picture of several objects was made of: a decoder draws each of them apart from the others."""
+
+    images: Tensor  # (B, K, C, H, W) float32 in [0, 1]: each object alone, where it is in the picture
+    classes: Tensor  # (B, K) int64
+
+
 class Batch(NamedTuple):
     """One batch, as every model takes it."""
 
     images: Tensor  # (B, C, H, W) float32 in [0, 1]
     targets: Tensor  # (B,) int64, or (B, J) float32 multi-hot
     indices: Tensor  # (B,) int64: which examples of the data set these are
+    sources: Sources | None = None
 
 
 class BatchTransform(Protocol):
@@ -41,6 +49,8 @@ class Dataset:
     image_size: tuple[int, int]  # (H, W)
     channels: int
     style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
+    fit: Literal["crop", "pad", "stretch"] = "crop"
+    origin: Literal["original", "generated"] = "original"  # files of that name, or made here by the same rules
 
     @property
     def preprocess(self) -> Preprocess | None:
@@ -48,7 +58,7 @@ class Dataset:
         if self.channels not in (1, 3):
             return None
         height, width = self.image_size
-        return Preprocess(style=self.style, height=height, width=width, channels=self.channels)
+        return Preprocess(style=self.style, height=height, width=width, channels=self.channels, fit=self.fit)
 
     @property
     def num_classes(self) -> int:
@@ -62,6 +72,10 @@ class Dataset:
     ) -> Batch:
         """Make the batch of these examples; `seed` and `epoch` only matter where something random is involved."""
         raise NotImplementedError
+
+    def subset(self, indices: ArrayLike, *, name: str | None = None) -> Dataset:
+        """Keep only these examples, in this order; they are numbered afresh from 0."""
+        return Subset(self, indices, name=name)
 
     def __repr__(self) -> str:
         height, width = self.image_size
@@ -115,8 +129,28 @@ class ArrayDataset(Dataset):
         chosen = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
         )
-        chosen.style = self.style
+        chosen.style, chosen.fit = self.style, self.fit
         return chosen
+
+
+class Subset(Dataset):
+    """Some examples of any data set, a generated one too. They keep their own keys, so they look as they did there."""
+
+    def __init__(self, whole: Dataset, indices: ArrayLike, *, name: str | None = None) -> None:
+        self.whole, self.chosen = whole, whole._check_indices(indices)
+        self.name = name or f"{whole.name} (subset)"
+        self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
+        self.style, self.fit, self.origin = whole.style, whole.fit, whole.origin
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def batch(
+        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
+    ) -> Batch:
+        index = self._check_indices(indices)
+        made = self.whole.batch(self.chosen[index], augment=augment, seed=seed, epoch=epoch)
+        return made._replace(indices=torch.from_numpy(index))
 
 
 def _check_images(images: NDArray) -> NDArray:

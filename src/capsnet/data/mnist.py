@@ -14,12 +14,15 @@ import os
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from capsnet._names import check_name
 
+from . import keyed
 from ._cache import cache_dir, store
 from ._registry import register
 from .base import ArrayDataset
@@ -40,11 +43,19 @@ SHA256 = {  # of the uncompressed files
     SPLITS,
     environment="CAPSNET_DATA",
 )
-def mnist(split: str = "train", root: str | Path | None = None) -> ArrayDataset:
+def mnist(
+    split: str = "train",
+    root: str | Path | None = None,
+    *,
+    per_class: Annotated[int, Field(ge=1)] | None = None,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> ArrayDataset:
     """Load one split of MNIST, or of any other IDX set (Fashion-MNIST, your own) from the folder `root`.
 
     Without `root` the environment variable CAPSNET_DATA names the folder; without that, the packaged files are used.
     A folder holds the four files under their usual names, plain, .gz or .xz; images are (N, H, W) of any size.
+
+    `per_class` keeps that many images of each class to learn from, drawn by `seed`; other splits stay whole.
     """
     check_name("split", split, SPLITS)
     folder = root if root is not None else os.environ.get("CAPSNET_DATA") or None
@@ -68,7 +79,18 @@ def mnist(split: str = "train", root: str | Path | None = None) -> ArrayDataset:
     names = tuple(str(j) for j in range(classes))
     dataset = ArrayDataset(images[rows, None], labels[rows], names, name=f"mnist {split}")
     dataset.style = "digit"
-    return dataset
+    if per_class is None or not split.startswith("train"):
+        return dataset
+    return dataset.subset(_few(dataset.targets, per_class, seed, dataset.name), name=dataset.name)
+
+
+def _few(labels: NDArray, per_class: int, seed: int, name: str) -> NDArray[np.int64]:
+    """The first `per_class` of each class in a random order: with more of them, the fewer are among the more."""
+    order = keyed.permutation(seed, 0, len(labels), "mnist.few")
+    chosen = [order[labels[order] == label][:per_class] for label in range(int(labels.max()) + 1)]
+    if (least := min(map(len, chosen))) < per_class:
+        raise ValueError(f"{name} has only {least} images of some class, per_class asks for {per_class}")
+    return np.sort(np.concatenate(chosen))
 
 
 @lru_cache(maxsize=4)
