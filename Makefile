@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench clean
+.PHONY: help setup demo test test-slow lint format bench results clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -39,6 +39,9 @@ format: $(READY)  ## rewrite the files as `make lint` wants them
 
 bench: $(READY)  ## what the performance claims are measured with
 	$(BIN)/python -m benchmarks
+
+results: $(READY)  ## write docs/RESULTS.md from the experiments that `capsnet reproduce` has finished
+	$(BIN)/python -m capsnet.experiments.results
 
 clean:  ## remove the environment and the caches, keep the runs
 	rm -rf .venv dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis

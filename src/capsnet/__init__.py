@@ -11,7 +11,7 @@ from capsnet import data, functional, kernels, layers, metrics, models, recipes,
 from capsnet._version import __version__
 from capsnet.inference import Evaluation, Prediction, evaluate, predict
 from capsnet.models import Model, Output, create_model, list_models
-from capsnet.training import TrainConfig, read_config, train
+from capsnet.training import TrainConfig, cross_validate, read_config, train
 from capsnet.weights import list_weights, load, save
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "TrainConfig",
     "__version__",
     "create_model",
+    "cross_validate",
     "data",
     "evaluate",
     "functional",

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import capsnet
-from capsnet import data, models, recipes, routing, weights
+from capsnet import data, experiments, models, recipes, routing, weights
 from capsnet._names import check_name
 from capsnet.inference import pick_device
 from capsnet.training import Interrupted, TrainConfig
@@ -42,6 +42,8 @@ class TrainArgs:
     """Where to compute."""
     threads: int | None = None
     """CPU threads; None leaves PyTorch's choice."""
+    folds: int | None = None
+    """Cross-validate your own images in this many parts, e.g. 5: each image is tested once."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A further option of the network, as KEY=VALUE; may be repeated: `--set pose_dim=8 --set primary_types=16`."""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
@@ -78,10 +80,33 @@ class PredictArgs:
 
 
 @dataclass(kw_only=True)
+class ReproduceArgs:
+    """Reproduce a table or figure of the literature: train what it needs, measure, draw, write a page about it.
+
+    Stopped at any moment, the same command goes on where it was. `capsnet reproduce --list` names the experiments.
+    """
+
+    name: tyro.conf.Positional[str]
+    """Which experiment, or `all`."""
+    budget: Literal["smoke", "quick", "paper"] = "quick"
+    """smoke: does it run? quick: minutes, small networks. paper: the full setting; says how long it takes and asks."""
+    seeds: int | None = None
+    """How often each network is trained; None takes 1, and 3 for the paper's setting."""
+    out: str = "results"
+    """Folder for all results; this one goes to OUT/BUDGET/NAME."""
+    device: Device = "auto"
+    """Where to compute."""
+    fresh: bool = False
+    """Start from nothing, whatever was done there before."""
+    yes: bool = False
+    """Do not ask."""
+
+
+@dataclass(kw_only=True)
 class ListArgs:
     """List what there is, one line each."""
 
-    what: tyro.conf.Positional[Literal["models", "routings", "datasets", "recipes"]]
+    what: tyro.conf.Positional[Literal["models", "routings", "datasets", "recipes", "experiments"]]
     """Which of the registries."""
 
 
@@ -98,12 +123,15 @@ def train(arguments: Sequence[str]) -> None:
     if args.set:
         config = dataclasses.replace(config, model_options=config.model_options | parse_options(args.set))
     try:
+        if args.folds is not None:
+            options: dict[str, Any] = {"out": args.out, "resume": args.resume}
+            result = capsnet.cross_validate(config, args.folds, **options, device=args.device, threads=args.threads)
+            return say(f"\ncross-validation  {result}\neverything is in  {shown(result.folder)}")
         result = capsnet.train(config, out=args.out, resume=args.resume, device=args.device, threads=args.threads)
     except Interrupted as stop:
-        return complain(f"stopped; go on with\n  {resume_command(arguments, stop.folder)}", 130)
-    folder = shlex.quote(
-        os.path.relpath(result.folder) if result.folder.is_relative_to(os.getcwd()) else str(result.folder)
-    )
+        again = "auto" if args.folds is not None else str(stop.folder)
+        return complain(f"stopped; go on with\n  {resume_command(arguments, again)}", 130)
+    folder = shown(result.folder)
     say(f"\ntest accuracy  {result.test.accuracy}")
     say(f"everything is in  {folder}  (start with README.md and figures/)\n")
     say("try next:")
@@ -122,17 +150,23 @@ def program(name: str) -> str:
     return shlex.quote(os.path.relpath(here) if here.is_relative_to(os.getcwd()) else str(here))
 
 
-def resume_command(arguments: Sequence[str], folder: Path) -> str:
-    """The command that was given, with --resume FOLDER in place of its own --resume and --out."""
+def shown(folder: Path) -> str:
+    """A folder as a person would type it from here."""
+    return shlex.quote(os.path.relpath(folder) if folder.resolve().is_relative_to(os.getcwd()) else str(folder))
+
+
+def resume_command(arguments: Sequence[str], again: str) -> str:
+    """The command that was given, with --resume FOLDER (or auto) in place of its own --resume and --out."""
+    replaced = ("--resume",) if again == "auto" else ("--resume", "--out")
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
         flag, equals, _ = word.partition("=")
-        if flag not in ("--resume", "--out"):
+        if flag not in replaced:
             kept.append(word)
         elif not equals:
             next(words, None)
-    return f"{program('capsnet')} " + shlex.join(["train", *kept, "--resume", str(folder)])
+    return f"{program('capsnet')} " + shlex.join(["train", *kept, "--resume", again])
 
 
 def evaluate(arguments: Sequence[str]) -> None:
@@ -180,6 +214,45 @@ def predict(arguments: Sequence[str]) -> None:
         sys.exit(2)
 
 
+def reproduce_(arguments: Sequence[str]) -> None:
+    if not arguments or arguments[0] == "--list":
+        return print_table(experiments.list_experiments(), experiments.describe)
+    args = tyro.cli(ReproduceArgs, args=arguments, prog="capsnet reproduce")
+    names = experiments.list_experiments() if args.name == "all" else [args.name]
+    for name in names:
+        check_name("experiment", name, experiments.list_experiments())
+    for name in names:
+        try:
+            folder = experiments.reproduce(
+                name,
+                budget=args.budget,
+                seeds=args.seeds,
+                out=args.out,
+                device=args.device,
+                fresh=args.fresh,
+                ask=(lambda question: say(question) is None) if args.yes else agreed,
+            )
+        except Interrupted:
+            return complain("stopped; the same command goes on where it was", 130)
+        except experiments.Declined as no:
+            return complain(str(no), 1)
+        outcome = json.loads((folder / f"{name}.json").read_text())
+        say(f"\n{outcome['title']}")
+        for sentence in outcome["findings"]:
+            say(f"  - {sentence}")
+        say(f"everything is in  {shown(folder)}  (open {name}.html)")
+    return None
+
+
+def agreed(question: str) -> bool:
+    """Tell how long it will take and ask; where nobody can answer, the answer is no."""
+    say(question)
+    if not sys.stdin.isatty():
+        say("start it with --yes")
+        return False
+    return input("start? [y/N] ").strip().lower() in ("y", "yes")
+
+
 def list_(arguments: Sequence[str]) -> None:
     what = tyro.cli(ListArgs, args=arguments, prog="capsnet list").what
     if what == "models":
@@ -191,6 +264,8 @@ def list_(arguments: Sequence[str]) -> None:
         print_table(routing.list_routings(), routing.describe)
     elif what == "datasets":
         print_table(data.list_datasets(), data.describe)
+    elif what == "experiments":
+        print_table(experiments.list_experiments(), experiments.describe)
     else:
         print_table(recipes.list_recipes(), recipes.describe)
 
@@ -203,7 +278,8 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "train": (train, "train a model by a recipe"),
     "evaluate": (evaluate, "test a trained model on a data set"),
     "predict": (predict, "say what is on a picture"),
-    "list": (list_, "models, routings, datasets or recipes"),
+    "reproduce": (reproduce_, "a table or figure of the literature, one command each"),
+    "list": (list_, "models, routings, datasets, recipes or experiments"),
 }
 
 

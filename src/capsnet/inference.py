@@ -74,7 +74,7 @@ def evaluate(
             output: Output = model(images)
             lengths.append(output.lengths.float().cpu())
             targets.append(batch.targets)
-            if output.reconstruction is not None:
+            if output.reconstruction is not None and batch.sources is None:  # of several objects, which one?
                 squared += float((output.reconstruction.float() - images).square().sum())
     scores, truth = torch.cat(lengths).numpy(), torch.cat(targets).numpy()
     result = summarise(scores, truth, class_names=model.class_names)

@@ -53,6 +53,31 @@ def cnn_small() -> TrainConfig:
     return dataclasses.replace(demo(), model="cnn-small")
 
 
+def multimnist() -> TrainConfig:
+    """Two overlapping digits, classified and drawn apart: the small CapsNet, new pairs in each epoch."""
+    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=Augment(), ema=0.999)
+
+
+def fashion() -> TrainConfig:
+    """Fashion-MNIST with the small CapsNet: clothes instead of digits."""
+    return dataclasses.replace(demo(), data="fashion-mnist", epochs=8, augment=Augment(shift=2, flip=True), ema=0.999)
+
+
+def images() -> TrainConfig:
+    """Your own images: `--data folder:PATH`. For a few hundred of them: augmented, rare classes count more."""
+    return TrainConfig(
+        model="capsnet-small",
+        data="folder",
+        epochs=60,
+        batch_size=32,
+        lr=1e-3,
+        schedule="one-cycle",
+        augment=Augment(shift=2, rotate=10, scale=0.1, flip=True, brightness=0.1),
+        class_weights=True,
+        clip=1.0,
+    )
+
+
 _RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "demo": demo,
     "smoke": smoke,
@@ -60,6 +85,9 @@ _RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "mnist-fast": mnist_fast,
     "baseline": baseline,
     "cnn-small": cnn_small,
+    "multimnist": multimnist,
+    "fashion": fashion,
+    "images": images,
 }
 
 

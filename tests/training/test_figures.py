@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from capsnet.training import _drawing, figures
+from capsnet.training import drawing, figures
 
 RNG = np.random.default_rng(0)
 LONG_NAMES = [f"Speed limit ($ {10 * j} km/h)" for j in range(43)]
@@ -81,11 +81,11 @@ def test_reconstructions_take_tensors_bytes_and_several_classes(tmp_path):
 
 
 def test_pictures_show_the_values_they_were_given():
-    grey = _drawing.pixels(np.array([0, 51, 255], dtype=np.uint8).reshape(1, 1, 1, 3), 4)
+    grey = drawing.pixels(np.array([0, 51, 255], dtype=np.uint8).reshape(1, 1, 1, 3), 4)
     assert grey[0, 0] == pytest.approx(np.array([[0.0] * 3, [0.2] * 3, [1.0] * 3]))
     rgb = np.arange(12).reshape(1, 3, 2, 2) / 12
-    assert _drawing.pixels(rgb, 4)[0, 1, 0] == pytest.approx(rgb[0, :, 1, 0])
-    assert _drawing.pixels(np.array([-1.0, np.nan, 2.0]).reshape(1, 1, 1, 3), 4)[0, 0, :, 0].tolist() == [0, 0, 1]
+    assert drawing.pixels(rgb, 4)[0, 1, 0] == pytest.approx(rgb[0, :, 1, 0])
+    assert drawing.pixels(np.array([-1.0, np.nan, 2.0]).reshape(1, 1, 1, 3), 4)[0, 0, :, 0].tolist() == [0, 0, 1]
 
 
 # --- sweep, matrix, curves -------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_dimension_sweep(tmp_path, D, S, C):
 
 
 def test_sweep_labels_are_signed_and_zero_is_zero():
-    assert [_drawing.signed(value) for value in (-0.25, -1e-17, 0.05)] == ["\u22120.25", "0", "+0.05"]
+    assert [drawing.signed(value) for value in (-0.25, -1e-17, 0.05)] == ["\u22120.25", "0", "+0.05"]
 
 
 @pytest.mark.parametrize(("J", "names"), [(1, None), (2, ["benign", "malignant"]), (43, LONG_NAMES)])
@@ -194,7 +194,7 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path):
 def test_matplotlib_comes_late_and_pyplot_never(tmp_path):
     program = f"""
 import sys
-from capsnet.training import _drawing, figures
+from capsnet.training import drawing, figures
 assert not any(name.split(".")[0] == "matplotlib" for name in sys.modules), "imported too early"
 import numpy as np
 figures.reconstructions({str(tmp_path / "r.png")!r}, np.ones((1, 1, 8, 8)), np.ones((1, 1, 8, 8)), np.eye(1, 3), [0])

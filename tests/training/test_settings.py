@@ -71,7 +71,7 @@ def final_weights(config: TrainConfig) -> list[float]:
     total = capsnet.data.num_batches(training, config.batch_size)
     order = capsnet.data.batches(training, config.batch_size, seed=0, epoch=0, shuffle=True, augment=config.augment)
     for batch in order:
-        loop.train_step(config, state, batch.images, batch.targets, total, run_folder.Run(Path()))
+        loop.train_step(config, state, batch, None, total, run_folder.Run(Path()))
     return [p.double().sum().item() for p in state.tested.parameters()]
 
 
@@ -81,9 +81,9 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
     seen: list[tuple] = []
     real = loop.train_step
 
-    def spy(config, state, images, targets, total, here):
-        seen.append((images.clone(), targets.clone()))
-        return real(config, state, images, targets, total, here)
+    def spy(config, state, batch, weights, total, here):
+        seen.append((batch.images.clone(), batch.targets.clone()))
+        return real(config, state, batch, weights, total, here)
 
     labelled: list[bool] = []
     forward = capsnet.models.CapsNet.forward

@@ -17,13 +17,25 @@ class PrimaryCaps(nn.Module):
     The convolution takes the fast path of ``capsnet.kernels`` where that pays; its parameters are an ordinary
     convolution's either way.
 
+    ``scale`` multiplies the convolution's output before the squash. The authors' code treats this layer as one
+    iteration of routing over ``types`` zero logits, which divides by ``types``; the paper's text does not.
+
     Shapes: (B, C, H, W) -> (B, H' * W' * types, dim), children ordered (y, x, type).
     """
 
-    def __init__(self, in_channels: int, types: int = 32, dim: int = 8, kernel_size: int = 9, stride: int = 2) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        types: int = 32,
+        dim: int = 8,
+        kernel_size: int = 9,
+        stride: int = 2,
+        scale: float = 1.0,
+    ) -> None:
         super().__init__()
         self.types = types
         self.dim = dim
+        self.scale = scale
         self.conv = nn.Conv2d(in_channels, types * dim, kernel_size, stride)
         self._memory = kernels.Memory()  # scratch: never the only copy of anything, not in the state_dict
 
@@ -55,7 +67,8 @@ class PrimaryCaps(nn.Module):
     def _group(self, maps: Tensor) -> Tensor:
         maps = maps.movedim(1, -1)  # (B, H', W', types * dim)
         B, H, W, _ = maps.shape
-        return squash(maps.reshape(B, H * W * self.types, self.dim))
+        capsules = maps.reshape(B, H * W * self.types, self.dim)
+        return squash(capsules if self.scale == 1 else self.scale * capsules)
 
 
 def untouched(conv: nn.Conv2d) -> bool:

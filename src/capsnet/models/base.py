@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from capsnet.routing import Trace
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]  # what create_model refuses to take less of
+Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -17,7 +18,7 @@ class Output(NamedTuple):
 
     lengths: Tensor
     poses: Tensor | None = None  # (B, J, D)
-    reconstruction: Tensor | None = None  # (B, C, H, W)
+    reconstruction: Tensor | None = None  # (B, C, H, W), or (B, K, C, H, W) where K pictures were asked for
     logits: Tensor | None = None  # (B, J)
     trace: Trace | None = None
 
@@ -48,11 +49,18 @@ class Model(nn.Module):
         self.card: dict[str, Any] = {}
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
-        """Images (B, C, H, W) in [0, 1] -> ``Output``. ``labels`` (B,) or (B, J) choose which capsules are decoded."""
+        """Images (B, C, H, W) in [0, 1] -> ``Output``.
+
+        ``labels`` choose which capsules are decoded: (B,) or (B, J) multi-hot into one picture, (B, K, J) into K.
+        """
         raise NotImplementedError
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor) -> Loss:
-        """The model's own objective for ``targets`` (B,) or (B, J) multi-hot."""
+    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+        """The model's own objective for ``targets`` (B,) or (B, J) multi-hot.
+
+        ``images`` are what the reconstruction should look like, of its shape: the input, or K objects of it apart.
+        ``weights`` (B,) say how much each example counts; None counts all alike.
+        """
         raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
-from capsnet.models.base import Count, Loss, Model, Output, Share
+from capsnet.models.base import Count, Loss, Model, Output, Positive, Share
 from capsnet.routing import get
 
 
@@ -24,6 +24,7 @@ class CapsNet(Model):
         routing_options: the routing's other hyper-parameters, e.g. ``{"gradient": "last"}``.
         decoder: whether to build the reconstruction network.
         reconstruction_weight: factor of the *summed* squared error in the loss.
+        primary_scale: factor before the primary capsules' squash; the authors' code has 1 / primary_types there.
     """
 
     def __init__(
@@ -40,13 +41,14 @@ class CapsNet(Model):
         kernel_size: Count = 9,
         primary_types: Count = 32,
         primary_dim: Count = 8,
+        primary_scale: Positive = 1.0,
         pose_dim: Count = 16,
         decoder_widths: tuple[Count, ...] = (512, 1024),
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         self.reconstruction_weight = reconstruction_weight
         self.conv = nn.Conv2d(in_channels, conv_channels, kernel_size)
-        self.primary = PrimaryCaps(conv_channels, primary_types, primary_dim, kernel_size, stride=2)
+        self.primary = PrimaryCaps(conv_channels, primary_types, primary_dim, kernel_size, 2, primary_scale)
         height, width = self.image_size
         least = 2 * kernel_size - 1
         if min(height, width) < least:
@@ -66,7 +68,7 @@ class CapsNet(Model):
         self.check_images(images)
         children = self.primary.after(self.conv, images)  # (B, I, 8)
         poses, lengths, history = self.classes(children, trace=trace)  # (B, J, 16), (B, J)
-        drawn = None if self.decoder is None else self.decoder(F.mask_capsules(poses, labels))
+        drawn = None if self.decoder is None else self.draw(F.mask_capsules(poses, labels))
         return Output(
             lengths=lengths,
             poses=poses,
@@ -74,21 +76,27 @@ class CapsNet(Model):
             trace=None if history is None else history._replace(grid=self.grid),
         )
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor) -> Loss:
+    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
         """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1]."""
-        parts = {"margin": F.margin_loss(output.lengths, targets)}
+        parts = {"margin": F.margin_loss(output.lengths, targets, weights=weights)}
         if output.reconstruction is not None:
-            parts["reconstruction"] = F.reconstruction_loss(output.reconstruction, images, self.reconstruction_weight)
+            parts["reconstruction"] = F.reconstruction_loss(
+                output.reconstruction, images, self.reconstruction_weight, weights=weights
+            )
         return Loss(torch.stack(list(parts.values())).sum(), parts)
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         if self.decoder is None:
             return super().decode(poses, classes)
-        B, J, D = poses.shape
-        if classes.ndim == 1:
-            return self.decoder(F.mask_capsules(poses, classes))
-        if classes.ndim != 2 or classes.shape[0] != B:
+        if classes.ndim not in (1, 2) or classes.shape[0] != poses.shape[0]:
+            B = poses.shape[0]
             raise ValueError(f"classes must have shape ({B},) or ({B}, K), got {tuple(classes.shape)}")
-        K = classes.shape[1]
-        each = poses.unsqueeze(1).expand(B, K, J, D).reshape(B * K, J, D)
-        return self.decoder(F.mask_capsules(each, classes.reshape(-1))).unflatten(0, (B, K))
+        chosen = F.multi_hot(classes.reshape(-1), self.num_classes).reshape(*classes.shape, self.num_classes)
+        return self.draw(F.mask_capsules(poses, chosen))
+
+    def draw(self, masked: Tensor) -> Tensor:
+        """Masked capsules (B, J, D) or (B, K, J, D) as pictures (B, C, H, W) or (B, K, C, H, W)."""
+        assert self.decoder is not None
+        if masked.ndim == 3:
+            return self.decoder(masked)
+        return self.decoder(masked.flatten(0, 1)).unflatten(0, masked.shape[:2])

@@ -3,11 +3,10 @@
 from itertools import pairwise
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from capsnet.functional import multi_hot
+from capsnet.functional import multi_hot, weighted_mean
 from capsnet.models.base import Count, Loss, Model, Output
 
 
@@ -54,7 +53,7 @@ class CNN(Model):
         logits = self.head(self.features(images))  # (B, J)
         return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor) -> Loss:
+    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
         """Cross-entropy: over the classes, or class by class with ``multi_label``."""
         assert output.logits is not None
         wanted = multi_hot(targets, self.num_classes).to(output.logits.dtype)
@@ -62,5 +61,5 @@ class CNN(Model):
             entropy = nn.functional.binary_cross_entropy_with_logits(output.logits, wanted, reduction="none").sum(1)
         else:
             entropy = -(wanted * output.logits.log_softmax(dim=1)).sum(dim=1)
-        total = torch.mean(entropy)
+        total = weighted_mean(entropy, weights)
         return Loss(total, {"cross_entropy": total})

@@ -40,10 +40,16 @@ class TrainConfig:
     """Which split to learn from. With train+validation nothing is left to choose an epoch by: for final runs."""
     limit: int | None = None
     """Learn from this many examples only (the first ones of the split); None takes all."""
+    eval_limit: int | None = None
+    """Validate and test on this many examples only (the first ones): for trying things out. None takes all."""
     augment: Augment = field(default_factory=Augment)
     """How training images are moved and bent."""
+    class_weights: bool = False
+    """Let rare classes count more: each class weighs the same in the loss, however few images it has."""
     epochs: int = 10
     """Passes over the training data."""
+    stop_at: float | None = None
+    """End after the first epoch whose validation accuracy reaches this, e.g. 0.992; None runs all epochs."""
     batch_size: int = 128
     """Images per step."""
     optimizer: Literal["adam", "adamw"] = "adam"
@@ -83,10 +89,16 @@ class TrainConfig:
             raise ValueError(f"lr must lie between 0 and 10, got {self.lr}")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be a number of at least 0, got {self.weight_decay}")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit must be at least 1, got {self.limit}")
+        for name in ("limit", "eval_limit"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise ValueError(f"clip must be positive and finite, got {self.clip}")
+        if self.stop_at is not None:
+            if not 0 < self.stop_at <= 1:
+                raise ValueError(f"stop_at must lie between 0 and 1, got {self.stop_at}")
+            if self.train_on != "train" or self.keep != "best":
+                raise ValueError("stop_at needs a validation split and the best epoch: train_on=train and keep=best")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema must lie between 0 and 1, got {self.ema}")
 

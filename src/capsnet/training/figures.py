@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capsnet.metrics import ArrayLike, as_array, multi_hot, top_k
-from capsnet.training._drawing import (
+from capsnet.training.drawing import (
     BLUE,
     BODY,
     FAINT,

@@ -18,10 +18,11 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
-from capsnet.data import ArrayDataset, Dataset
+from capsnet.data import Batch, Dataset
 from capsnet.inference import Evaluation, evaluate, pick_device
 from capsnet.models import Model, create_model
 from capsnet.training import board, run
+from capsnet.training.balance import class_weights, example_weights
 from capsnet.training.checkpoint import (
     Diverged,
     State,
@@ -63,6 +64,7 @@ def train(
     resume: str | Path = "no",
     device: str = "auto",
     threads: int | None = None,
+    figures: bool = True,
 ) -> Result:
     """Train a model, test it once, and leave a folder that tells the story.
 
@@ -72,6 +74,7 @@ def train(
         resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
         device: auto, cpu, cuda or mps.
         threads: CPU threads; None leaves PyTorch's choice.
+        figures: whether to draw at the end.
     """
     if threads is not None:
         most = 8 * (os.cpu_count() or 1)
@@ -96,7 +99,7 @@ def train(
         writer.close()
         if state.best_weights is not None:
             state.tested.load_state_dict(state.best_weights)
-        tested = report(config, state, here, test)
+        tested = report(config, state, here, test, figures)
         here.checkpoint.unlink(missing_ok=True)
     return Result(state.tested.eval(), here.folder, tested)
 
@@ -109,11 +112,17 @@ def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
     training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
     if training.image_size != test.image_size or training.channels != test.channels:
         raise ValueError(f"{config.data}: training images {training} and test images {test} differ in size")
-    if config.limit is not None and config.limit < len(training):
-        if not isinstance(training, ArrayDataset):
-            raise ValueError(f"{training.name} is generated: it cannot be limited to {config.limit} examples")
-        training = training.subset(range(config.limit), name=training.name)
-    return training, data.load(config.data, "validation") if config.train_on == "train" else None, test
+    validation = data.load(config.data, "validation") if config.train_on == "train" else None
+    return (
+        first(training, config.limit),
+        None if validation is None else first(validation, config.eval_limit),
+        first(test, config.eval_limit),
+    )
+
+
+def first(dataset: Dataset, limit: int | None) -> Dataset:
+    """The first examples of a data set, all of them without a limit."""
+    return dataset if limit is None or limit >= len(dataset) else dataset.subset(range(limit), name=dataset.name)
 
 
 def build(config: TrainConfig, dataset: Dataset) -> Model:
@@ -146,7 +155,8 @@ def fit(
     with tqdm(
         total=config.epochs * len(training), initial=done, unit=" images", disable=None, dynamic_ncols=True
     ) as bar:
-        while state.epoch < config.epochs:
+        weights = class_weights(training) if config.class_weights else None
+        while state.epoch < config.epochs and not good_enough(config, state):
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
             started, seen_before = time.perf_counter(), state.seen
             order = data.batches(
@@ -159,7 +169,7 @@ def fit(
                 start=state.batch,
             )
             for batch in order:
-                losses = train_step(config, state, batch.images, batch.targets, total, here)
+                losses = train_step(config, state, batch, weights, total, here)
                 bar.update(len(batch.images))
                 if state.step % RECORD_EVERY == 0:
                     here.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
@@ -174,20 +184,32 @@ def fit(
             end_epoch(config, state, validation, here, writer, speed, total)
 
 
+def good_enough(config: TrainConfig, state: State) -> bool:
+    return config.stop_at is not None and state.best_score >= config.stop_at
+
+
 def train_step(
-    config: TrainConfig, state: State, images: Tensor, targets: Tensor, total: int, here: run.Run
+    config: TrainConfig, state: State, batch: Batch, weights: Tensor | None, total: int, here: run.Run
 ) -> dict[str, float]:
-    """One batch: forward, loss, backward, one step of the optimiser. Returns the losses."""
+    """One batch: forward, loss, backward, one step of the optimiser. Returns the losses.
+
+    Where a picture is made of several objects, each one's own capsule has to draw it apart from the others.
+    """
     model, optimizer = state.model, state.optimizer
     device = next(model.parameters()).device
-    images, targets = images.to(device), targets.to(device)
+    images, targets = batch.images.to(device), batch.targets.to(device)
+    labels, wanted = targets, images
+    if batch.sources is not None:
+        labels = torch.nn.functional.one_hot(batch.sources.classes, model.num_classes).to(device)  # (B, K, J)
+        wanted = batch.sources.images.to(device)  # (B, K, C, H, W)
+    counts = None if weights is None else example_weights(weights.to(device), targets)
     rate = learning_rate(config, state.step, total)
     for group in optimizer.param_groups:
         group["lr"] = rate
     with keyed_dropout(config.seed, state.step, device):
         model.train()
-        output = model(images, labels=targets)
-    loss = model.loss(output, targets, images)
+        output = model(images, labels=labels)
+    loss = model.loss(output, targets, wanted, counts)
     optimizer.zero_grad(set_to_none=True)
     loss.total.backward()
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf))

@@ -19,11 +19,11 @@ from capsnet.weights import save
 SHOWN = 24  # pictures in the figure of reconstructions
 
 
-def report(config: TrainConfig, state: State, here: Run, test: Dataset) -> Evaluation:
+def report(config: TrainConfig, state: State, here: Run, test: Dataset, pictures: bool = True) -> Evaluation:
     """Everything a run leaves besides its curves. The results come last: they mark the run as finished."""
     model = state.tested
     result = evaluate(model, test, progress=True)
-    drawn = draw(model, test, result.lengths, result.targets, here)
+    drawn = draw(model, test, result.lengths, result.targets, here) if pictures else []
     kept = state.best_epoch if state.best_weights is not None else state.epoch
     named = {key: getattr(config, key) for key in ("recipe", "data", "init", "seed")}
     model.card = named | {"epoch": kept, "test_accuracy": result.accuracy._asdict()}
@@ -47,21 +47,26 @@ def draw(model: Model, test: Dataset, lengths: np.ndarray, targets: np.ndarray, 
         output: Output = model(images)
     if output.reconstruction is None or output.poses is None:
         return drawn
+    pictures = output.reconstruction
+    if batch.sources is not None:  # what the longest capsules draw one by one, laid over each other
+        longest = output.lengths.topk(batch.sources.classes.shape[1], dim=1).indices
+        with evaluating(model):
+            pictures = model.decode(output.poses, longest).sum(dim=1).clamp(max=1)
     drawn.insert(
         0,
         figures.reconstructions(
             folder / "reconstructions.png",
             images.cpu(),
-            output.reconstruction.cpu(),
+            pictures.cpu(),
             output.lengths.cpu(),
             batch.targets,
             model.class_names,
         ),
     )
     label = int(output.lengths[0].argmax())
-    pictures = sweep_dimensions(model, output.poses[0], label)
+    sweep = sweep_dimensions(model, output.poses[0], label)
     title = f"Class {model.class_names[label]}: one dimension of its capsule moved at a time"
-    drawn.insert(1, figures.dimension_sweep(folder / "sweep.png", pictures.cpu(), torch.tensor(OFFSETS), title))
+    drawn.insert(1, figures.dimension_sweep(folder / "sweep.png", sweep.cpu(), torch.tensor(OFFSETS), title))
     return drawn
 
 

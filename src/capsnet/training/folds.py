@@ -1,0 +1,97 @@
+"""Cross-validation: with 400 images, one test split of 60 says little; k of them say what all 400 can.
+
+Each fold is an ordinary run in a folder of its own, so a stopped cross-validation goes on where it was. Every image is
+tested exactly once, by a network that has not seen it.
+"""
+
+import dataclasses
+import json
+import shlex
+import statistics
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from capsnet import data
+from capsnet._files import write_atomically
+from capsnet.metrics import Proportion, wilson_interval
+from capsnet.training.config import TrainConfig
+from capsnet.training.loop import train
+from capsnet.training.run import RESULTS, Run
+
+SUMMARY = "folds.json"
+
+
+class Folds(NamedTuple):
+    """What cross-validation says: one accuracy per fold, and one over all images."""
+
+    folder: Path
+    accuracies: list[float]
+    pooled: Proportion
+
+    def __str__(self) -> str:
+        spread = statistics.stdev(self.accuracies)
+        mean = statistics.fmean(self.accuracies)
+        return f"{mean:.2%} ± {spread:.2%} over {len(self.accuracies)} folds; all images together {self.pooled}"
+
+
+def cross_validate(
+    config: TrainConfig,
+    folds: int,
+    *,
+    out: str | Path | None = None,
+    resume: str = "no",
+    device: str = "auto",
+    threads: int | None = None,
+) -> Folds:
+    """Train `folds` times, each time on all but one part of the data, and test on that part.
+
+    Args:
+        config: what to do; its data must be one that can be folded, as `folder:PATH` can.
+        out: folder of the whole; default ``runs/RECIPE/K-folds-SEED``. Fold n is in ``fold-n``.
+        resume: "no", or "auto" to keep the finished folds there and go on with the others.
+    """
+    if resume not in ("no", "auto"):
+        raise ValueError(f'resume must be "no" or "auto" with folds, got {resume!r}')
+    if folds < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}")
+    name = config.data.partition(":")[0]
+    if not {"folds", "fold"} <= set(data.options_of(name)):
+        foldable = [n for n in data.list_datasets() if {"folds", "fold"} <= set(data.options_of(n))]
+        raise ValueError(f"{name} has its own test split: cross-validation is for {', '.join(foldable)}")
+    folder = Path(out) if out is not None else Path("runs") / config.recipe / f"{folds}-folds-{config.seed}"
+    if resume == "no" and folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"cannot train in {folder}: it is not empty; choose another --out, or --resume auto to go on")
+    finished: list[dict[str, Any]] = []
+    for fold in range(folds):
+        part = dataclasses.replace(config, data=data.with_options(config.data, folds=folds, fold=fold))
+        here = folder / f"fold-{fold}"
+        if not Run(here).finished:
+            train(part, out=here, resume="auto", device=device, threads=threads)
+        finished.append(json.loads((here / RESULTS).read_text()))
+    return _summarise(folder, config, finished)
+
+
+def _summarise(folder: Path, config: TrainConfig, finished: list[dict[str, Any]]) -> Folds:
+    shares = [results.get("accuracy") or results["exact_match"] for results in finished]
+    right, n = sum(round(share["value"] * share["n"]) for share in shares), sum(share["n"] for share in shares)
+    result = Folds(folder, [share["value"] for share in shares], Proportion(right / n, *wilson_interval(right, n), n))
+    values = {"config": dataclasses.asdict(config), "accuracies": result.accuracies, "pooled": result.pooled._asdict()}
+    write_atomically(folder / SUMMARY, json.dumps(values, indent=2) + "\n")
+    rows = [f"| [{k}](fold-{k}/README.md) | {s['value']:.2%} | {s['n']} |" for k, s in enumerate(shares)]
+    command = shlex.join(["capsnet", "train", config.recipe, "--data", config.data, "--folds", str(len(shares))])
+    lines = [
+        f"# {config.recipe}: {len(shares)}-fold cross-validation of {config.model} on {config.data}",
+        "",
+        f"**Accuracy {result}.** Every image was tested once, by a network that had not seen it.",
+        "",
+        "| fold | test accuracy | images |",
+        "|---|---|---|",
+        *rows,
+        "",
+        "The folds say how well this *way of training* does. To use a network, train once more without `--folds`.",
+        "",
+        f"    {command}",
+        "",
+    ]
+    write_atomically(folder / "README.md", "\n".join(lines))
+    return result

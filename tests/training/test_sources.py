@@ -1,0 +1,89 @@
+"""Pictures of several objects: each object's own capsule draws it, and the limits of a run hold."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+import capsnet
+from capsnet import data
+from capsnet import functional as F
+from capsnet.training import TrainConfig, loop
+from capsnet.training import run as run_folder
+
+
+@pytest.fixture
+def pairs(quick: TrainConfig, idx_folder: Path) -> TrainConfig:
+    return dataclasses.replace(quick, data=f"multimnist:{idx_folder},shift=2,pairs=60", lr=3e-3, batch_size=20)
+
+
+def test_each_capsule_is_held_to_its_own_source(pairs: TrainConfig) -> None:
+    """The loss of a step, once more by hand: margin on both classes, two pictures, each against its own digit."""
+    training, _, _ = loop.load_splits(pairs)
+    state = loop.new_state(pairs, loop.build(pairs, training))
+    batch = training.batch(range(20))
+    assert batch.sources is not None
+    with torch.no_grad():
+        output = state.model(batch.images)
+        assert output.poses is not None
+        wanted = F.margin_loss(output.lengths, batch.targets)
+        for k in range(2):
+            classes = batch.sources.classes[:, k]
+            drawn = state.model.decode(output.poses, classes)
+            wanted = wanted + F.reconstruction_loss(drawn, batch.sources.images[:, k])
+    losses = loop.train_step(pairs, state, batch, None, 10, run_folder.Run(Path()))
+    assert losses["loss"] == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_several_pictures_at_once_equal_one_at_a_time(tiny: capsnet.Model) -> None:
+    images, classes = torch.rand(4, 1, 20, 22), torch.tensor([[0, 2], [1, 0], [2, 1], [0, 1]])
+    labels = torch.nn.functional.one_hot(classes, 3)
+    together = tiny(images, labels=labels)
+    assert together.reconstruction.shape == (4, 2, 1, 20, 22)
+    for k in range(2):
+        torch.testing.assert_close(together.reconstruction[:, k], tiny(images, labels=classes[:, k]).reconstruction)
+    torch.testing.assert_close(together.reconstruction, tiny.decode(together.poses, classes))
+    with pytest.raises(ValueError, match=r"need labels \(B, K, J\), got \(3, 2, 3\)"):
+        tiny(images, labels=labels[:3])
+
+
+def test_a_run_on_pairs_is_whole(pairs: TrainConfig, tmp_path: Path) -> None:
+    result = capsnet.train(pairs, out=tmp_path / "run")
+    assert "exact_match" in result.test.metrics
+    assert "reconstruction_error" not in result.test.metrics
+    assert (tmp_path / "run" / "figures" / "reconstructions.png").is_file()
+    again = capsnet.evaluate(tmp_path / "run")
+    assert again.metrics == result.test.metrics
+
+
+def test_it_ends_when_it_is_good_enough(quick: TrainConfig, tmp_path: Path) -> None:
+    config = dataclasses.replace(quick, epochs=30, schedule="constant", stop_at=0.3, ema=None)
+    capsnet.train(config, out=tmp_path / "run", figures=False)
+    lines = run_folder.Run(tmp_path / "run").records("epoch")
+    assert 1 <= len(lines) < 30
+    assert lines[-1]["val_accuracy"] >= 0.3
+    assert all(line["val_accuracy"] < 0.3 for line in lines[:-1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stop_at": 1.5}, "stop_at must lie between 0 and 1, got 1.5"),
+        ({"stop_at": 0.9, "keep": "last"}, "stop_at needs a validation split and the best epoch"),
+        ({"eval_limit": 0}, "eval_limit must be at least 1, got 0"),
+    ],
+)
+def test_wrong_limits_are_refused(quick: TrainConfig, change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(quick, **change)
+
+
+def test_limits_take_the_first_examples(quick: TrainConfig, pairs: TrainConfig) -> None:
+    for config in (quick, pairs):
+        limited = dataclasses.replace(config, limit=7, eval_limit=5)
+        training, validation, test = loop.load_splits(limited)
+        assert validation is not None
+        assert (len(training), len(validation), len(test)) == (7, 5, 5)
+        whole = data.load(config.data, "test")
+        assert torch.equal(test.batch(range(5)).images, whole.batch(range(5)).images)
