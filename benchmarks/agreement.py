@@ -24,7 +24,7 @@ def train(path: Path, steps: int, batch: int) -> list[float]:
     digits = capsnet.data.batches(capsnet.data.load("mnist", "train"), batch, shuffle=True)
     losses = []
     with kernels.using(path):
-        for images, labels, _ in itertools.islice(digits, steps):
+        for images, labels, *_ in itertools.islice(digits, steps):
             optimizer.zero_grad()
             total = model.loss(model(images, labels), labels, images).total
             total.backward()

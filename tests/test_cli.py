@@ -1,5 +1,6 @@
 """The command line: what it says, and one sentence with exit code 2 for each kind of bad input."""
 
+import io
 import json
 import os
 import resource
@@ -279,3 +280,43 @@ def test_commands_are_told_so_that_they_work_from_here(monkeypatch: pytest.Monke
     assert cli.program("capsnet") == ".venv/bin/capsnet"
     monkeypatch.setenv("PATH", str(home))
     assert cli.program("capsnet") == "capsnet"
+
+
+def test_reproduce_lists_runs_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["reproduce", "--list"])
+    listed = capsys.readouterr().out
+    assert "table1" in listed
+    assert "routing-toy" in listed
+    cli.main(["reproduce", "routing-toy", "--budget", "smoke", "--out", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert "routing-toy.html" in shown
+    assert (tmp_path / "smoke" / "routing-toy" / "routing-toy.json").is_file()
+    assert "Did you mean 'routing-toy'?" in refused(capsys, "reproduce", "routing-tony", "--budget", "smoke")
+
+
+def test_the_paper_s_setting_is_not_started_unasked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off a terminal nobody can say yes, so the answer is no."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["reproduce", "routing-toy", "--budget", "paper", "--out", str(tmp_path)])
+    assert stop.value.code == 1
+    captured = capsys.readouterr()
+    assert "start it with --yes" in captured.out
+    assert "was not started" in captured.err
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_folds_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generator = np.random.default_rng(0)
+    for label in ("dark", "light"):
+        (tmp_path / "own" / label).mkdir(parents=True)
+        for n in range(8):
+            grey = generator.integers(0, 90, (24, 30, 3), dtype=np.uint8) + np.uint8(150 if label == "light" else 0)
+            Image.fromarray(grey).save(tmp_path / "own" / label / f"{n}.jpg")
+    flags = ["--epochs", "1", "--set", "conv_channels=4", "--set", "primary_types=2", "--no-tensorboard"]
+    data = ["--data", f"folder:{tmp_path / 'own'},size=24"]
+    cli.main(["train", "images", *data, "--folds", "4", "--out", str(tmp_path / "cv"), *flags])
+    assert "over 4 folds; all images together" in capsys.readouterr().out
+    assert (tmp_path / "cv" / "fold-3" / "model.safetensors").is_file()

@@ -48,6 +48,8 @@ class Pairs(Dataset):
             raise ValueError(
                 f"a canvas of {canvas} cannot hold {height}x{width} digits shifted by {shift}: it needs {least}"
             )
+        if digits.images.dtype != np.uint8:
+            raise ValueError(f"{digits.name}: expected digits as bytes, got {digits.images.dtype}")
         if len(np.unique(digits.targets)) < 2:
             raise ValueError(f"{digits.name}: pairs of different classes need at least two classes, found one")
         self.digits, self.pairs, self.shift, self.seed, self.fresh = digits, pairs, shift, seed, fresh

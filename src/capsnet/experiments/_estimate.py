@@ -1,0 +1,64 @@
+"""How long will it take? Time a few steps of each network that is still to be trained, and multiply."""
+
+import time
+from collections.abc import Sequence
+
+import torch
+
+from capsnet import data
+from capsnet.experiments.lab import Lab, fingerprint, resolved
+from capsnet.inference import pick_device
+from capsnet.training import TrainConfig
+from capsnet.training.loop import build
+from capsnet.training.run import Run
+
+STEPS = 2  # timed, after one to warm up
+
+
+def sentence(name: str, lab: Lab, plan: Sequence[TrainConfig]) -> str:
+    """What to tell a person before it starts."""
+    todo = [config for config in plan if not Run(lab.where(config)).finished]
+    if not todo:
+        return f"{name}: all {len(plan)} training runs are there already; what is left takes minutes"
+    seconds = estimate(todo, lab.device)
+    size = "one training run" if len(todo) == 1 else f"{len(todo)} training runs"
+    return f"{name}: {size} to do, about {duration(seconds)} on this machine"
+
+
+def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
+    """Seconds of training: each distinct network is timed once, at its own batch size."""
+    pace: dict[str, float] = {}
+    total = 0.0
+    for config in configs:
+        config = resolved(config)
+        training = data.load(config.data, config.train_on)
+        size = min(len(training), config.limit or len(training))
+        kind = fingerprint({"m": config.model, "o": config.create_options(), "d": config.data, "b": config.batch_size})
+        if kind not in pace:
+            pace[kind] = seconds_per_image(config, training, device)
+        total += config.epochs * size * pace[kind]
+    return total
+
+
+def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) -> float:
+    """Forward and backward of a few batches; the optimiser's step is small beside them."""
+    model = build(config, training).to(pick_device(device))
+    batch = training.batch(range(min(config.batch_size, len(training))))
+    images, targets = batch.images.to(pick_device(device)), batch.targets.to(pick_device(device))
+    started = 0.0
+    for step in range(STEPS + 1):
+        if step == 1:
+            started = time.perf_counter()
+        loss = model.loss(model(images, labels=targets), targets, images).total
+        loss.backward()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    return (time.perf_counter() - started) / (STEPS * len(images))
+
+
+def duration(seconds: float) -> str:
+    """`40 seconds`, `12 minutes`, `7 hours`, `3 days`: as exact as an estimate is."""
+    for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {word}s"
+    return f"{max(1, round(seconds))} seconds"

@@ -1,0 +1,83 @@
+"""The networks that experiments compare, trained alike: a CapsNet and a CNN of similar size, at each budget.
+
+- smoke: tiny ones on a few hundred images, to see that everything runs. Their numbers mean nothing.
+- quick: `capsnet-small` and `cnn-small`, minutes on two cores, one-cycle schedule.
+- paper: `capsnet` and the paper's baselines with the paper's schedule: hours on a GPU, days on two cores.
+"""
+
+import dataclasses
+from typing import Any
+
+from capsnet import data
+from capsnet.data import Augment
+from capsnet.experiments.lab import Lab
+from capsnet.models import create_model
+from capsnet.training import TrainConfig
+
+TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
+TINY_CNN = {"channels": [8, 16, 16], "widths": [32]}
+PAIRS_CNN = {"channels": [512, 256], "kernel_sizes": [9, 5], "widths": [1024], "pool": True}  # the paper's, MultiMNIST
+
+
+def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
+    """How long and on what: the same for both networks."""
+    several = spec.startswith(("multimnist", "shapes:kind=crowded"))
+    base = TrainConfig(
+        recipe="experiment",
+        data=spec,
+        batch_size=128,
+        lr=2e-3,
+        schedule="one-cycle",
+        augment=Augment() if several or not spec.startswith("mnist") else Augment(shift=1),
+        epochs=2,
+        tensorboard=False,
+    )
+    if lab.budget == "smoke":
+        return dataclasses.replace(base, epochs=1, batch_size=50, limit=400, eval_limit=300)
+    if lab.budget == "quick":
+        return dataclasses.replace(base, limit=40_000) if several else base  # pairs cost more: a larger canvas
+    shift = 2 if spec.startswith("mnist") else 0
+    return dataclasses.replace(base, epochs=200, lr=1e-3, schedule="paper", augment=Augment(shift=shift))
+
+
+def capsnet(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
+    """A CapsNet; `changes` are settings of the configuration or options of the network."""
+    name = lab.pick("capsnet", "capsnet-small", "capsnet")
+    options = dict(TINY) if lab.budget == "smoke" else {}
+    return _with(setting(lab, spec), name, options, seed, changes)
+
+
+def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
+    """The CNN to hold it against: of similar size, but for the paper's budget, where it is the paper's own."""
+    several = spec.startswith(("multimnist", "shapes:kind=crowded"))
+    name = lab.pick("cnn-small", "cnn-small", "baseline-cnn")
+    options: dict[str, Any] = dict(TINY_CNN) if lab.budget == "smoke" else {}
+    if several:
+        options = options | (PAIRS_CNN if lab.budget == "paper" else {}) | {"multi_label": True}
+    return _with(setting(lab, spec), name, options, seed, changes)
+
+
+def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, changes: dict[str, Any]) -> TrainConfig:
+    fields = {field.name for field in dataclasses.fields(TrainConfig)}
+    told = {key: value for key, value in changes.items() if key in fields}
+    rest = {key: value for key, value in changes.items() if key not in fields}
+    return dataclasses.replace(base, recipe=model, model=model, model_options=options | rest, seed=seed, **told)
+
+
+def parameters(config: TrainConfig) -> int:
+    """How large the network of a configuration is."""
+    split = data.load(config.data, "validation" if "validation" in data.splits_of(config.data) else "test")
+    sizes = {"image_size": split.image_size, "in_channels": split.channels, "num_classes": split.num_classes}
+    return create_model(config.model, **(sizes | config.create_options())).num_parameters()
+
+
+def differences(lab: Lab) -> list[str]:
+    """What every report says about its budget."""
+    return lab.pick(
+        ["A smoke run: tiny networks on a few hundred images, to see that it works. The numbers mean nothing."],
+        [
+            "Quick budget: `capsnet-small` (64 convolution channels, 8 primary types) instead of the paper's network "
+            "(256, 32), minutes of training on a one-cycle schedule instead of hundreds of epochs.",
+        ],
+        ["200 epochs of 50,000 digits (the authors: 300,000 steps, about 640 passes over the data)."],
+    )

@@ -1,0 +1,109 @@
+"""Running an experiment by name: ask if it is long, run it, and leave a JSON file, figures and a page."""
+
+import importlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import torch
+
+from capsnet._files import write_atomically
+from capsnet._names import check_name
+from capsnet.experiments import _estimate
+from capsnet.experiments._html import page
+from capsnet.experiments._report import Report
+from capsnet.experiments.lab import Budget, Lab
+from capsnet.inference import pick_device
+from capsnet.training.run import environment
+
+EXPERIMENTS = (
+    "table1",
+    "affine",
+    "overlap",
+    "perturb",
+    "multimnist-figure",
+    "scramble",
+    "few-shot",
+    "routing-toy",
+    "equivariance",
+    "ablation",
+)
+SEEDS = {"smoke": 1, "quick": 1, "paper": 3}
+
+
+class Declined(Exception):
+    """Somebody was told how long it would take and said no."""
+
+
+def list_experiments() -> list[str]:
+    """The names that ``reproduce`` knows, in the order of the papers' tables and figures."""
+    return list(EXPERIMENTS)
+
+
+def find(name: str) -> ModuleType:
+    check_name("experiment", name, EXPERIMENTS)
+    return importlib.import_module(f"capsnet.experiments.{name.replace('-', '_')}")
+
+
+def describe(name: str) -> str:
+    """One line about an experiment."""
+    return find(name).TITLE
+
+
+def reproduce(
+    name: str,
+    *,
+    budget: Budget = "quick",
+    seeds: int | None = None,
+    out: str | Path = "results",
+    device: str = "auto",
+    fresh: bool = False,
+    ask: Callable[[str], bool] | None = None,
+) -> Path:
+    """Run an experiment and return its folder: `OUT/BUDGET/NAME` with NAME.json, NAME.html and figures.
+
+    Args:
+        name: see ``list_experiments``.
+        budget: smoke (does it run?), quick (minutes, small networks), paper (the full setting).
+        seeds: how often each network is trained; None takes 1, and 3 for the paper's setting.
+        out: where the results go. What was finished there before is not done again.
+        device: auto, cpu, cuda or mps.
+        fresh: start from nothing, whatever was done before.
+        ask: called with the estimated time before the paper's setting starts; False ends it with ``Declined``.
+    """
+    module = find(name)
+    check_name("budget", budget, get_args(Budget))
+    if seeds is not None and not 1 <= seeds <= 100:
+        raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
+    lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh)
+    if budget == "paper" and ask is not None:
+        question = _estimate.sentence(name, lab, module.plan(lab))
+        if not ask(question):
+            raise Declined(f"{name} was not started")
+    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    clock = time.perf_counter()
+    report: Report = module.run(lab.open())
+    write(lab, module, report, started, lab.total_seconds(time.perf_counter() - clock))
+    return lab.folder
+
+
+def write(lab: Lab, module: ModuleType, report: Report, started: str, seconds: float) -> None:
+    """The JSON file comes last: where it is, everything it names is there too."""
+    machine = environment(pick_device(lab.device)) | {"started": started}
+    command = f"capsnet reproduce {lab.name} --budget {lab.budget} --seeds {len(lab.seeds)}"
+    document = {
+        "name": lab.name,
+        "title": module.TITLE,
+        "about": (module.__doc__ or "").strip(),
+        "budget": lab.budget,
+        "seeds": list(lab.seeds),
+        "command": command,
+        "seconds": round(seconds, 1),
+        "environment": machine | {"threads": torch.get_num_threads()},
+        **report.to_dict(),
+    }
+    write_atomically(lab.folder / f"{lab.name}.html", page(document, lab.folder))
+    write_atomically(lab.folder / f"{lab.name}.json", json.dumps(document, indent=1) + "\n")

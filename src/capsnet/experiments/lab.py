@@ -1,0 +1,163 @@
+"""The lab: where an experiment gets its trained networks and keeps what it has measured.
+
+Everything that takes time is remembered in files as soon as it is done, under a name that says what it is: a training
+run under the fingerprint of its configuration, a measurement under its name and its inputs. So an experiment that was
+stopped goes on where it was, and experiments that need the same network train it once.
+"""
+
+import dataclasses
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+
+from capsnet import _version, data
+from capsnet._files import write_atomically
+from capsnet.models import Model
+from capsnet.training import TrainConfig, read_config, train
+from capsnet.training.run import CONFIG, RESULTS, WEIGHTS, Run
+from capsnet.weights import load
+
+Budget = Literal["smoke", "quick", "paper"]
+T = TypeVar("T")
+log = logging.getLogger("capsnet")
+
+
+class Trained(NamedTuple):
+    """A finished run: its model, its test metrics (measured once, when it ended) and where it is."""
+
+    model: Model
+    test: dict[str, Any]
+    validation: float | None  # accuracy at the epoch that was kept, what choices are made on
+    folder: Path
+
+    @property
+    def error(self) -> float:
+        """Test error in percent: of exact matches where there are several labels."""
+        return 100 * (1 - share(self.test)["value"])
+
+
+def share(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The one number: accuracy, or exact match where an example has several labels."""
+    return metrics.get("accuracy") or metrics["exact_match"]
+
+
+class Lab:
+    """One experiment's place to work: `OUT/BUDGET/NAME`, with the runs that all share in `OUT/BUDGET/runs`."""
+
+    def __init__(
+        self, name: str, budget: Budget, seeds: int, out: str | Path, *, device: str = "auto", fresh: bool = False
+    ) -> None:
+        self.name, self.budget, self.device = name, budget, device
+        self.seeds = range(seeds)
+        self.folder = Path(out) / budget / name
+        self.runs = Path(out) / budget / "runs"
+        self.seconds = 0.0  # of everything this experiment used, in whichever sitting it was done
+        self._now = 0.0  # how much of that was done in this one
+        self.fresh = fresh
+        self._forgotten: set[Path] = set()
+
+    def open(self) -> "Lab":
+        """Make the folders, after throwing away what was in them if it is to start afresh."""
+        if self.fresh:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "figures").mkdir(parents=True, exist_ok=True)
+        (self.folder / "steps").mkdir(exist_ok=True)
+        return self
+
+    def pick(self, smoke: T, quick: T, paper: T) -> T:
+        """What this budget calls for."""
+        return {"smoke": smoke, "quick": quick, "paper": paper}[self.budget]
+
+    def figure(self, name: str) -> Path:
+        """Where to draw."""
+        return self.folder / "figures" / name
+
+    def where(self, config: TrainConfig) -> Path:
+        """The folder of a run, named by what decides its outcome."""
+        return self.runs / f"{config.recipe}-{fingerprint(resolved(config))}"
+
+    def train(self, config: TrainConfig) -> Trained:
+        """The network of this configuration: from its folder if it is finished, else trained now (or on)."""
+        config = resolved(config)
+        folder = self.where(config)
+        if self.fresh and folder not in self._forgotten:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._forgotten.add(folder)
+        if not Run(folder).finished:
+            spent = folder / "seconds.json"
+            log.info("training %s on %s, seed %d", config.recipe, config.data, config.seed)
+            started = time.perf_counter()
+            with self._timed(spent):
+                train(config, out=folder, resume="auto", device=self.device, figures=self.budget != "smoke")
+            self._now += time.perf_counter() - started
+        assert read_config(folder / CONFIG) == config
+        self.seconds += _read(folder / "seconds.json")["seconds"]
+        results = _read(folder / RESULTS)
+        epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
+        return Trained(load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
+
+    def remember(self, what: str, make: Callable[[], dict[str, Any]], **inputs: Any) -> dict[str, Any]:
+        """A measurement: looked up if it was made before with the same inputs, else made and kept.
+
+        The result must be what JSON can hold. `inputs` are whatever decides it: a run's folder, a number of examples.
+        """
+        words = {key: value.name if isinstance(value, Path) else value for key, value in inputs.items()}
+        words["version"] = _version.__version__
+        path = self.folder / "steps" / f"{what}-{fingerprint(words)}.json"
+        if not path.is_file():
+            started = time.perf_counter()
+            value = make()
+            took = time.perf_counter() - started
+            self._now += took
+            kept = {"inputs": words, "seconds": took, "value": value}
+            write_atomically(path, json.dumps(kept, indent=1) + "\n")
+        kept = _read(path)
+        self.seconds += kept["seconds"]
+        return kept["value"]
+
+    def total_seconds(self, here: float) -> float:
+        """All the work, after `here` seconds in this sitting; what was looked up counts as long as it once took."""
+        return self.seconds + max(0.0, here - self._now)
+
+    @contextmanager
+    def _timed(self, path: Path) -> Iterator[None]:
+        """Add up the time a run takes, however often it is stopped and picked up again."""
+        before = _read(path)["seconds"] if path.is_file() else 0.0
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            if path.parent.is_dir():
+                total = before + time.perf_counter() - started
+                write_atomically(path, json.dumps({"seconds": round(total, 2)}) + "\n")
+
+
+def resolved(config: TrainConfig) -> TrainConfig:
+    """The configuration as a run records it, so that its fingerprint is that of its file."""
+    return dataclasses.replace(config, data=data.canonical(config.data), tensorboard=False)
+
+
+def fingerprint(values: TrainConfig | dict[str, Any]) -> str:
+    """A short name for what decides a result. Settings at their defaults are left out, so that a setting which is
+    added to the toolkit later does not make strangers of yesterday's runs."""
+    plain = values
+    if isinstance(values, TrainConfig):
+        usual = dataclasses.asdict(TrainConfig())
+        plain = {key: value for key, value in dataclasses.asdict(values).items() if value != usual[key]}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def device_of(model: Model) -> torch.device:
+    return next(model.parameters()).device

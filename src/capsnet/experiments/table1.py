@@ -1,0 +1,104 @@
+"""Table 1 of *Dynamic Routing Between Capsules* (Sabour, Frosst, Hinton 2017).
+
+The paper trains its CapsNet with 1 and with 3 routing iterations, with and without the reconstruction as a regulariser,
+beside a convolutional baseline of 35.4 M parameters, and reports test errors on MNIST (mean and standard deviation of
+three trials) and on MultiMNIST, where an answer counts only if *both* digits are right.
+
+The claim to look at: routing (3 against 1) and reconstruction both lower the error, and the CapsNet beats the baseline.
+"""
+
+from capsnet.experiments import _nets
+from capsnet.experiments._plots import bars
+from capsnet.experiments._report import Report, error_measure
+from capsnet.experiments.lab import Lab, share
+from capsnet.training import TrainConfig
+
+TITLE = "Table 1: test error with and without routing and reconstruction, MNIST and MultiMNIST"
+BASELINE, BEST = "baseline CNN", "CapsNet, routing 3, with reconstruction"
+METHODS = {  # iterations, decoder
+    "CapsNet, routing 1, no reconstruction": (1, False),
+    "CapsNet, routing 1, with reconstruction": (1, True),
+    "CapsNet, routing 3, no reconstruction": (3, False),
+    BEST: (3, True),
+}
+PUBLISHED = {
+    ("mnist", BASELINE): "0.39",
+    ("mnist", "CapsNet, routing 1, no reconstruction"): "0.34 ± 0.032",
+    ("mnist", "CapsNet, routing 1, with reconstruction"): "0.29 ± 0.011",
+    ("mnist", "CapsNet, routing 3, no reconstruction"): "0.35 ± 0.036",
+    ("mnist", BEST): "0.25 ± 0.005",
+    ("multimnist", BASELINE): "8.1",
+    ("multimnist", "CapsNet, routing 1, with reconstruction"): "7.5",
+    ("multimnist", BEST): "5.2",
+}
+NAMES = {"mnist": "MNIST", "multimnist": "MultiMNIST"}
+
+
+def config(lab: Lab, family: str, method: str, seed: int) -> TrainConfig:
+    """The run behind one cell of the table."""
+    if method == BASELINE:
+        return _nets.cnn(lab, family, seed=seed)
+    iterations, decoder = METHODS[method]
+    return _nets.capsnet(lab, family, seed=seed, iterations=iterations, decoder=decoder)
+
+
+def plan(lab: Lab) -> list[TrainConfig]:
+    return [config(lab, family, method, seed) for family, method in PUBLISHED for seed in lab.seeds]
+
+
+def run(lab: Lab) -> Report:
+    report = Report(differs=_nets.differences(lab))
+    cells = {}
+    for family, method in PUBLISHED:
+        trained = [lab.train(config(lab, family, method, seed)) for seed in lab.seeds]
+        cells[family, method] = error_measure(
+            f"{NAMES[family]}, {method}", [share(t.test) for t in trained], PUBLISHED[family, method]
+        )
+        report.raw[f"{family}: {method}"] = {
+            "test_error": [t.error for t in trained],
+            "validation_accuracy": [t.validation for t in trained],
+            "runs": [t.folder.name for t in trained],
+        }
+    report.measures = list(cells.values())
+    for family in NAMES:
+        ours, theirs = cells[family, BEST], cells[family, BASELINE]
+        report.findings.append(verdict(NAMES[family], ours.mean, theirs.mean, ours.interval, theirs.interval))
+    rows = [
+        (METHOD_SHORT.get(method, method), *(cells.get((family, method)) for family in NAMES))
+        for method in (BASELINE, *METHODS)
+    ]
+    figure = bars(
+        lab.figure("table1.png"),
+        [str(row[0]) for row in rows],
+        {NAMES[f]: [cells.get((f, m)) for m in (BASELINE, *METHODS)] for f in NAMES},
+        "Test error: each bar one way of training",
+        f"{lab.budget} budget, {len(lab.seeds)} seed{'s' if len(lab.seeds) > 1 else ''}; whiskers: 95 % interval",
+    )
+    report.draw(figure, "Test error on MNIST and MultiMNIST (both digits must be right) for each method of the table.")
+    baseline, capsules = (_nets.parameters(config(lab, "mnist", m, 0)) for m in (BASELINE, BEST))
+    bare = _nets.parameters(config(lab, "mnist", "CapsNet, routing 3, no reconstruction", 0))
+    report.differs.append(
+        f"Sizes at 28x28: CapsNet {capsules:,} parameters ({bare:,} without its decoder), CNN {baseline:,} "
+        "(the paper: 8.2 M, 6.8 M and 35.4 M)."
+    )
+    report.raw["parameters"] = {"capsnet": capsules, "capsnet without decoder": bare, "cnn": baseline}
+    return report
+
+
+METHOD_SHORT = {BASELINE: "CNN"} | {
+    name: f"routing {iterations}\n{'with' if decoder else 'no'} reconstruction"
+    for name, (iterations, decoder) in METHODS.items()
+}
+
+
+def verdict(
+    family: str, ours: float, theirs: float, interval: tuple[float, float] | None, other: tuple[float, float] | None
+) -> str:
+    """Whether the CapsNet with three iterations and reconstruction beats the baseline: said either way."""
+    how = "beats" if ours < theirs else "does not beat"
+    apart = interval is not None and other is not None and (interval[1] < other[0] or other[1] < interval[0])
+    sure = "the 95 % intervals do not overlap" if apart else "but the 95 % intervals overlap: no proof"
+    return (
+        f"On {family}, CapsNet with three iterations and reconstruction {how} the baseline of similar size: "
+        f"{ours:.2f} % against {theirs:.2f} % ({sure})."
+    )

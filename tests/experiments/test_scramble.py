@@ -1,0 +1,111 @@
+"""Scrambling and its scores, on cases where the answer is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from capsnet.experiments import scramble
+from capsnet.experiments._scrambling import (
+    DERANGEMENTS,
+    auc_interval,
+    log_odds,
+    passing,
+    roc,
+    scramble_quarters,
+    separation,
+    summarise,
+)
+from capsnet.metrics import auc
+
+
+def quarters(image: np.ndarray) -> list[float]:
+    """The values of a picture whose quarters are of one value each."""
+    h, w = image.shape[0] // 2, image.shape[1] // 2
+    blocks = [image[y : y + h, x : x + w] for y in (0, h) for x in (0, w)]
+    assert all((block == block[0, 0]).all() for block in blocks)
+    return [float(block[0, 0]) for block in blocks]
+
+
+def test_no_quarter_stays_and_none_is_lost() -> None:
+    image = np.kron(np.array([[0.0, 1.0], [2.0, 3.0]]), np.ones((3, 2)))  # 6 x 4, quarters 3 x 2
+    images = torch.tensor(image)[None, None].repeat(200, 1, 1, 1)
+    moved = scramble_quarters(images, np.arange(200))[:, 0].numpy()
+    seen = {tuple(quarters(one)) for one in moved}
+    assert seen == {tuple(map(float, way)) for way in DERANGEMENTS}
+    assert len(seen) == 9  # the number of derangements of four
+
+
+def test_quarters_keep_their_pixels_and_orientation() -> None:
+    image = torch.arange(16.0).reshape(1, 1, 4, 4)
+    moved = scramble_quarters(image, np.array([5]))[0, 0]
+    blocks = {tuple(moved[y : y + 2, x : x + 2].flatten().tolist()) for y in (0, 2) for x in (0, 2)}
+    assert blocks == {(0, 1, 4, 5), (2, 3, 6, 7), (8, 9, 12, 13), (10, 11, 14, 15)}
+
+
+def test_scrambling_is_keyed_by_the_example() -> None:
+    images = torch.rand(30, 1, 4, 4)
+    together = scramble_quarters(images, np.arange(30))
+    alone = torch.cat([scramble_quarters(images[n : n + 1], np.array([n])) for n in range(30)])
+    torch.testing.assert_close(together, alone, rtol=0, atol=0)
+
+
+def test_odd_pictures_have_no_quarters() -> None:
+    with pytest.raises(ValueError, match="5 x 4"):
+        scramble_quarters(torch.zeros(1, 1, 5, 4), np.array([0]))
+
+
+def test_log_odds_orders_what_probabilities_round_to_one() -> None:
+    logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 60.0], [0.0, 80.0]])
+    odds = log_odds(logits)
+    assert odds[0].item() == pytest.approx(np.log(3), abs=1e-6)  # p = 3/4
+    assert (logits.softmax(dim=1).amax(dim=1)[1:] == 1).all()
+    assert odds[2] > odds[1]
+
+
+def test_roc_of_a_hand_made_case() -> None:
+    intact, scrambled = [0.9, 0.8, 0.5], [0.8, 0.1]
+    false, true = roc(intact, scrambled)
+    np.testing.assert_allclose(false, [0, 0, 0.5, 0.5, 1])
+    np.testing.assert_allclose(true, [0, 1 / 3, 2 / 3, 1, 1])
+    assert separation(intact, scrambled) == pytest.approx((2 + 1.5 + 1) / 6)  # pairs won, a tie counting half
+    area = float((np.diff(false) * (true[1:] + true[:-1]) / 2).sum())
+    assert area == pytest.approx(auc([*intact, *scrambled], [1, 1, 1, 0, 0]))
+
+
+def test_passing_where_most_intact_ones_pass() -> None:
+    intact = [float(n) for n in range(1, 21)]  # 19 of 20 are 2 or more
+    assert passing(intact, [0.0, 1.5, 2.0, 30.0]) == 0.5
+
+
+def test_summary_counts_the_threshold_as_present() -> None:
+    intact = {"label": [0, 1, 1, 0], "score": [0.9, 0.9, 0.4, 0.9], "rank": [4, 3, 2, 3]}
+    scrambled = {"label": [0, 0, 1, 1], "score": [0.5, 0.7, 0.2, 0.1], "rank": [1, 1, 1, 1]}
+    found = summarise(intact, scrambled, [0, 1, 1, 1])
+    assert found["right"] == 0.75
+    assert (found["intact"], found["scrambled"], found["scrambled as its own class"]) == (0.75, 0.5, 0.25)
+    assert (found["auc"], found["auc of drawing"]) == (1.0, None)
+    drawn = {"error": [1.0, 2.0, 3.0, 4.0]}
+    worse = {"error": [5.0, 6.0, 7.0, 8.0]}  # a larger error means: not what it looks like
+    assert summarise(intact | drawn, scrambled | worse, [0, 1, 1, 1])["auc of drawing"] == 1.0
+
+
+def test_auc_interval_of_the_published_kind() -> None:
+    low, high = auc_interval(0.5, 100)
+    assert (0.5 - low) / 1.96 == pytest.approx(0.0409, abs=1e-4)  # close to sqrt((2n + 1) / 12n^2) of pure chance
+    assert auc_interval(1.0, 50) == (1.0, 1.0)
+    assert high - 0.5 == pytest.approx(0.5 - low)
+
+
+@pytest.mark.parametrize(
+    ("caps", "cnn", "words"),
+    [
+        (0.2, 0.9, "as the talks say."),
+        (0.7, 0.9, "fooled by most, if less often"),
+        (0.1, 0.4, "the CNN too doubts most"),
+        (0.9, 0.2, "it is the CNN that is fooled less often"),
+        (0.5, 0.5, "overlap"),
+    ],
+)
+def test_the_finding_says_either(caps: float, cnn: float, words: str) -> None:
+    summaries = [{"scrambled": share, "n": 1000, "auc": 1 - share} for share in (caps, cnn)]
+    assert words in scramble.finding("shapes", *summaries)
