@@ -232,3 +232,19 @@ def test_bad_input_is_one_clear_sentence(function, arguments, message):
     with pytest.raises(ValueError, match=message) as caught:
         function(*arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_with_a_threshold_nobody_is_told_how_many_there_are() -> None:
+    lengths = np.array([[0.9, 0.85, 0.1], [0.9, 0.2, 0.1], [0.4, 0.3, 0.2], [0.9, 0.1, 0.1]])
+    truth = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]])
+    assert metrics.exact_match(lengths, truth).value == 1  # given how many, the two rows with labels are right
+    share = metrics.exact_match(lengths, truth, threshold=0.5)
+    assert (share.value, share.n) == (0.5, 4)  # one too many, right, right to see nothing, seen what is not there
+    summary = metrics.summarise(lengths, truth, threshold=0.5)
+    assert summary["exact_match"]["n"] == 4
+    assert summary["threshold"] == 0.5
+    assert summary["per_class"][0]["precision"] == pytest.approx(2 / 3)
+    assert summary["per_class"][1]["support"] == 0
+    with pytest.raises(ValueError, match="either k or a threshold"):
+        metrics.exact_match(lengths, truth, 1, threshold=0.5)
+    assert "threshold" not in metrics.summarise(lengths, np.array([0, 0, 1, 2]), threshold=0.5)

@@ -215,7 +215,7 @@ def predict(arguments: Sequence[str]) -> None:
 
 
 def reproduce_(arguments: Sequence[str]) -> None:
-    if not arguments or arguments[0] == "--list":
+    if not arguments or "--list" in arguments:
         return print_table(experiments.list_experiments(), experiments.describe)
     args = tyro.cli(ReproduceArgs, args=arguments, prog="capsnet reproduce")
     names = experiments.list_experiments() if args.name == "all" else [args.name]
@@ -233,7 +233,7 @@ def reproduce_(arguments: Sequence[str]) -> None:
                 ask=(lambda question: say(question) is None) if args.yes else agreed,
             )
         except Interrupted:
-            return complain("stopped; the same command goes on where it was", 130)
+            return complain(f"stopped; the same command{' without --fresh' * args.fresh} goes on where it was", 130)
         except experiments.Declined as no:
             return complain(str(no), 1)
         outcome = json.loads((folder / f"{name}.json").read_text())

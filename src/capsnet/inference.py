@@ -17,6 +17,7 @@ from capsnet.metrics import Proportion, summarise
 from capsnet.models import Model, Output
 from capsnet.weights import load
 
+PRESENT = 0.5  # a capsule at least this long says that its class is there
 OFFSETS = tuple(round(-0.25 + 0.05 * k, 2) for k in range(11))  # the paper's sweep: -0.25 ... +0.25
 Picture: TypeAlias = str | Path | Image.Image | np.ndarray
 
@@ -60,13 +61,16 @@ def evaluate(
 
     ``dataset`` is a data set or a name; None takes what the model was trained on, as its card says, else MNIST.
     The reconstruction error (summed squared difference per image) decodes the *longest* capsule, never the true one.
+
+    Several labels per image: where every picture is made of a known number of objects (MultiMNIST), the longest
+    capsules are the answer; else all that reach ``PRESENT``, and an image without any label is right if none does.
     """
     model = model if isinstance(model, Model) else load(model)
     if not isinstance(dataset, Dataset):
         dataset = data.load(dataset or model.card.get("data", "mnist"), split)
     check_fit(model, dataset)
     device = torch.device(device) if device is not None else next(model.parameters()).device
-    lengths, targets, squared = [], [], 0.0
+    lengths, targets, squared, counted = [], [], 0.0, False
     with evaluating(model.to(device)):
         total = data.num_batches(dataset, batch_size)
         for batch in tqdm(data.batches(dataset, batch_size), total=total, disable=not progress or None, leave=False):
@@ -74,10 +78,11 @@ def evaluate(
             output: Output = model(images)
             lengths.append(output.lengths.float().cpu())
             targets.append(batch.targets)
+            counted = counted or batch.sources is not None
             if output.reconstruction is not None and batch.sources is None:  # of several objects, which one?
                 squared += float((output.reconstruction.float() - images).square().sum())
     scores, truth = torch.cat(lengths).numpy(), torch.cat(targets).numpy()
-    result = summarise(scores, truth, class_names=model.class_names)
+    result = summarise(scores, truth, class_names=model.class_names, threshold=None if counted else PRESENT)
     if squared:
         result["reconstruction_error"] = squared / len(dataset)
     return Evaluation(result, scores, truth)

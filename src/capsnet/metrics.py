@@ -77,21 +77,39 @@ def accuracy(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -
     return _proportion(scores.argmax(axis=1) == labels, confidence)
 
 
-def exact_match(lengths: ArrayLike, targets: ArrayLike, k: int | None = None, confidence: float = 0.95) -> Proportion:
+def exact_match(
+    lengths: ArrayLike,
+    targets: ArrayLike,
+    k: int | None = None,
+    confidence: float = 0.95,
+    *,
+    threshold: float | None = None,
+) -> Proportion:
     """Share of the examples whose k longest capsules are *exactly* the k true classes: MultiMNIST's metric.
 
     No half credit: one digit of two is wrong. With `k` left out it is each row's own number of true classes; a row
     without any then poses no question and is not counted (`n` says how many were).
     With `k` given, a row with another number of true classes is wrong.
+
+    With a `threshold`, nobody is told how many classes there are: all that reach it are the answer, every row counts.
     """
     scores = _scores(lengths)
     truth = _hot(targets, *scores.shape)
-    right = (top_k(scores, truth.sum(axis=1) if k is None else k) == truth).all(axis=1)  # (N,)
-    if k is None:
+    right = (_chosen(scores, truth, k, threshold) == truth).all(axis=1)  # (N,)
+    if k is None and threshold is None:
         right = right[truth.any(axis=1)]
     if not len(right):
         raise ValueError(f"exact match needs a row with a true class, none of the {len(truth)} rows of targets has one")
     return _proportion(right, confidence)
+
+
+def _chosen(scores: np.ndarray, truth: np.ndarray, k: int | None, threshold: float | None) -> np.ndarray:
+    """What counts as predicted: what reaches the threshold, else the k highest, k being each row's true number."""
+    if threshold is not None:
+        if k is not None:
+            raise ValueError(f"either k or a threshold says what is predicted, got k={k} and threshold={threshold}")
+        return scores >= threshold
+    return top_k(scores, truth.sum(axis=1) if k is None else k)
 
 
 def top_k(lengths: ArrayLike, k: int | np.ndarray) -> np.ndarray:
@@ -139,15 +157,17 @@ def auc(scores: ArrayLike, positive: ArrayLike) -> float | None:
     return float((rank[group.reshape(-1)][mark].sum() - pos * (pos + 1) / 2) / (pos * neg))
 
 
-def per_class(lengths: ArrayLike, targets: ArrayLike, k: int | None = None) -> list[ClassMetrics]:
+def per_class(
+    lengths: ArrayLike, targets: ArrayLike, k: int | None = None, *, threshold: float | None = None
+) -> list[ClassMetrics]:
     """Precision, recall, f1, one-vs-rest AUC and support of each class.
 
     What counts as predicted is what `accuracy` and `exact_match` count: the highest score for (N,) targets, the k
-    highest for (N, J), k being each row's number of true classes unless given.
+    highest for (N, J), k being each row's number of true classes unless given; or what reaches the threshold.
     """
     scores = _scores(lengths)
     truth = multi_hot(targets, *scores.shape)
-    chosen = top_k(scores, truth.sum(axis=1) if k is None else k)
+    chosen = _chosen(scores, truth, k, threshold)
     result = []
     for j in range(scores.shape[1]):
         support, predicted = int(truth[:, j].sum()), int(chosen[:, j].sum())
@@ -165,13 +185,18 @@ def per_class(lengths: ArrayLike, targets: ArrayLike, k: int | None = None) -> l
 
 
 def summarise(
-    lengths: ArrayLike, targets: ArrayLike, class_names: Sequence[str] | None = None, k: int | None = None
+    lengths: ArrayLike,
+    targets: ArrayLike,
+    class_names: Sequence[str] | None = None,
+    k: int | None = None,
+    *,
+    threshold: float | None = None,
 ) -> dict[str, Any]:
     """Everything above in one dictionary that `json.dumps(..., allow_nan=False)` accepts: None, never NaN.
 
     (N,) targets give `accuracy`, `error` and `confusion_matrix`; (N, J) give `exact_match` and `error` (None if no row
     has a true class). `macro` is the plain mean over the classes that occur; a class that occurs but is never
-    predicted counts with precision 0.
+    predicted counts with precision 0. `threshold` is for (N, J) targets: see `exact_match`.
     """
     scores = _scores(lengths)
     N, J = scores.shape
@@ -183,11 +208,14 @@ def summarise(
     share = None
     if single:
         share = accuracy(scores, targets)
-    elif k is not None or _hot(targets, N, J).any():
-        share = exact_match(scores, targets, k)
+        threshold = None
+    elif k is not None or threshold is not None or _hot(targets, N, J).any():
+        share = exact_match(scores, targets, k, threshold=threshold)
     summary["accuracy" if single else "exact_match"] = share._asdict() if share else None
     summary["error"] = share.error._asdict() if share else None
-    rows = per_class(scores, targets, None if single else k)
+    rows = per_class(scores, targets, None if single else k, threshold=threshold)
+    if threshold is not None:
+        summary["threshold"] = threshold
     summary["macro"] = {key: _macro(rows, key) for key in ("precision", "recall", "f1", "auc")}
     summary["per_class"] = [{"class": name} | row._asdict() for name, row in zip(names, rows, strict=True)]
     if single:

@@ -223,7 +223,7 @@ def test_train_and_test_folders_are_the_splits(tmp_path: Path, caplog: pytest.Lo
     write_tree(tmp_path / "val", {"a": 2}, start=200)
     shutil.copy(tmp_path / "train" / "a" / "0.png", tmp_path / "test" / "a" / "leak.png")
     parts = files_of(tmp_path)
-    assert (len(parts["train"]), parts["validation"]) == (20, ["val/a/0.png", "val/a/1.png"])
+    assert (len(parts["train"]), sorted(parts["validation"])) == (20, ["val/a/0.png", "val/a/1.png"])
     assert folder("test", tmp_path).class_names == ("a", "b")
     assert "class 'b' has no image in the split validation" in caplog.text
     assert "test/a/leak.png in test and train/a/0.png in train" in caplog.text
@@ -296,3 +296,20 @@ def test_loaded_by_name(tmp_path: Path) -> None:
     assert tmp_path.name in data.name
     with pytest.raises(ValueError, match="folder needs a path"):
         load("folder", "train")
+
+
+@pytest.mark.parametrize("names", [("train", "valid", "test"), ("Train", "Val", "Test"), ("training", "testing")])
+def test_other_spellings_of_the_splits(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        write_tree(tmp_path / name, {"cat": 4, "dog": 4}, start=100 * len(name))
+    training = folder("train", tmp_path)
+    assert training.class_names == ("cat", "dog")
+    assert all(file.casefold().startswith("train") for file in training.files)
+    write_tree(tmp_path / "extra", {"cat": 4, "dog": 4}, start=900)
+    with pytest.raises(ValueError, match="found a folder of training images beside 'extra'"):
+        folder("train", tmp_path)
+
+
+def test_the_first_few_are_of_all_classes(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a": 40, "b": 40, "c": 40})
+    assert set(folder("train", tmp_path).targets[:20]) == {0, 1, 2}

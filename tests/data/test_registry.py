@@ -139,6 +139,8 @@ def test_a_path_may_look_like_options(optional: None, tmp_path: Path, monkeypatc
     assert load(f"both:{odd}", "all").name == f"{odd} None"
     assert load(f"both:{odd},size=5", "all").name == f"{odd} 5"
     assert load("both:size=None", "all").name == "None None"
+    with pytest.raises(ValueError, match=r"unknown option of both 'sise'. Did you mean 'size'\?"):
+        load("both:sise=3", "all")
     monkeypatch.chdir(odd.parent)
     assert canonical("both:./size=3,size=5") == f"both:{odd},size=5"
     monkeypatch.setenv("CAPSNET_TEST_BOTH", str(odd))

@@ -85,9 +85,21 @@ def test_affnist_bends_within_its_bounds_and_keeps_every_digit_whole() -> None:
     for before, after in zip(centred[:, 0], bent[:, 0], strict=True):
         assert (after > INK).sum() == (before > INK).sum()  # moved as a whole: no ink fell off the canvas
         assert torch.allclose(tight(before * (before > INK)), tight(after * (after > INK)))
-    determinants = torch.linalg.det(maps)
-    assert determinants.min() > 0.8**2 - 1e-6
-    assert determinants.max() < 1.2**2 + 1e-6
+
+
+def test_affnist_s_maps_are_those_that_were_published() -> None:
+    """Rotation within 20 degrees, each axis scaled by 0.8 to 1.2, shear within 0.2: recovered from the maps alone."""
+    maps = AFFINE.draw_maps(0, 0, np.arange(20_000)).double().numpy()
+    angle = np.degrees(np.arctan2(maps[:, 1, 0], maps[:, 0, 0]))  # the first column is the turned, scaled x axis
+    wide = np.hypot(maps[:, 0, 0], maps[:, 1, 0])
+    tall = np.linalg.det(maps) / wide
+    turn = np.stack([maps[:, 0, 0] / wide, maps[:, 1, 0] / wide], axis=1)
+    slant = (maps[:, :, 1] * turn).sum(axis=1) / wide
+    for values, low, high in ((angle, -20, 20), (wide, 0.8, 1.2), (tall, 0.8, 1.2), (slant, -0.2, 0.2)):
+        room = 0.001 * (high - low)
+        assert low - room < values.min() < low + 10 * room
+        assert high - 10 * room < values.max() < high + room
+        assert abs(values.mean() - (low + high) / 2) < 0.02 * (high - low)
 
 
 def test_affnist_places_digits_anywhere_they_fit() -> None:

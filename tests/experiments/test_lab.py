@@ -97,3 +97,12 @@ def test_budgets(tmp_path: Path) -> None:
     labs = {budget: Lab("toy", budget, 1, tmp_path) for budget in ("smoke", "quick", "paper")}
     assert [lab.pick(1, 2, 3) for lab in labs.values()] == [1, 2, 3]
     assert len({lab.folder for lab in labs.values()}) == 3
+
+
+def test_a_measurement_of_a_retrained_network_is_made_again(lab: Lab, quick: TrainConfig) -> None:
+    run = lab.train(quick).folder
+    assert lab.remember("seen", lambda: {"value": 1}, run=run) == {"value": 1}
+    assert lab.remember("seen", lambda: {"value": 2}, run=run) == {"value": 1}
+    weights = run / "model.safetensors"
+    weights.write_bytes(weights.read_bytes() + b" ")
+    assert lab.remember("seen", lambda: {"value": 3}, run=run) == {"value": 3}

@@ -122,6 +122,8 @@ def test_how_long_it_takes_is_measured(quick: TrainConfig, tmp_path: Path) -> No
     assert sentence("toy", lab, [quick, quick]).startswith("toy: 2 training runs to do, about ")
     lab.train(quick)
     assert "all 2 training runs are there already" in sentence("toy", lab, [quick, quick])
+    fresh = Lab("toy", "paper", 1, tmp_path, fresh=True)
+    assert sentence("toy", fresh, [quick]).startswith("toy: one training run to do")
     assert [duration(s) for s in (0.2, 30, 100, 6000, 8 * 3600, 3 * 86400)] == [
         "1 seconds",
         "30 seconds",

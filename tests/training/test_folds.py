@@ -44,6 +44,11 @@ def test_every_image_is_tested_once(own: TrainConfig, tmp_path: Path) -> None:
         capsnet.cross_validate(own, 3, out=tmp_path / "cv")
     again = capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")  # nothing left to do
     assert again == result
+    for other in (dataclasses.replace(own, epochs=13), dataclasses.replace(own, data=f"{own.data},seed=1")):
+        with pytest.raises(ValueError, match="fold-0 is finished with another configuration"):
+            capsnet.cross_validate(other, 3, out=tmp_path / "cv", resume="auto")
+    with pytest.raises(ValueError, match="fold-0 is finished with another configuration"):
+        capsnet.cross_validate(own, 4, out=tmp_path / "cv", resume="auto")
 
 
 def test_a_stopped_one_goes_on(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,3 +87,21 @@ def test_limits_take_the_first_examples(quick: TrainConfig, pairs: TrainConfig) 
         assert (len(training), len(validation), len(test)) == (7, 5, 5)
         whole = data.load(config.data, "test")
         assert torch.equal(test.batch(range(5)).images, whole.batch(range(5)).images)
+
+
+def test_several_labels_make_a_cnn_judge_each_class_by_itself(pairs: TrainConfig) -> None:
+    training, _, _ = loop.load_splits(pairs)
+    cnn = dataclasses.replace(pairs, model="cnn-small", model_options={})
+    assert loop.build(cnn, training).config["multi_label"] is True
+    single = dataclasses.replace(cnn, data=pairs.data.replace("multimnist", "mnist").partition(",")[0])
+    assert loop.build(single, loop.load_splits(single)[0]).config["multi_label"] is False
+
+
+def test_tiny_epochs_are_not_checkpointed_one_by_one(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    monkeypatch.setattr(loop, "save_checkpoint", lambda state, path: saved.append(state.step))
+    config = dataclasses.replace(quick, limit=10, batch_size=10, epochs=9, checkpoint_every=4)
+    capsnet.train(config, out=tmp_path / "run", figures=False)
+    assert saved == [4, 8, 9]

@@ -97,6 +97,8 @@ def _item(path: Path, line: int, row: dict[str, str]) -> Item:
         found = "a folder" if file.is_dir() else "nothing"
         raise FileNotFoundError(f"{path}, line {line}: expected an image file {file}, found {found}")
     labels = {label.strip() for label in (row.get("label") or row.get("labels") or "").split("|")} - {""}
+    if odd := [label for label in labels if re.search(r"[,;/]", label)]:
+        warn_once(f"{path}: {odd[0]!r} is taken as one label; several labels are separated by |")
     split = row.get("split")
     if split is not None and split.lower() not in SPLIT_NAMES:
         raise ValueError(f"{path}, line {line}: split must be train, validation or test in every line, found {split!r}")

@@ -15,7 +15,15 @@ log = logging.getLogger("capsnet")
 
 _USUAL = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".dib", ".gif", ".tif", ".tiff"))
 SUFFIXES = _USUAL | {".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"}
-SPLIT_NAMES = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "test": "test",
+    "testing": "test",
+}
 
 
 class Item(NamedTuple):
@@ -59,11 +67,14 @@ def stamp_of(path: Path) -> tuple[int, int]:
 def list_tree(root: Path) -> Listing:
     """List a folder that has one sub-folder per class, or train, test (and validation) folders that do."""
     folders = visible_folders(root)
-    found = {folder.name for folder in folders}
-    if found <= set(SPLIT_NAMES) and "train" in found and len(found) > 1:
-        placed = [(folder, SPLIT_NAMES[folder.name]) for folder in folders]
-    else:
-        placed = [(root, None)]
+    splits = {folder: SPLIT_NAMES.get(folder.name.casefold()) for folder in folders}
+    placed: list[tuple[Path, str | None]] = [(root, None)]
+    if "train" in splits.values() and len(folders) > 1:
+        if others := [folder.name for folder, split in splits.items() if split is None]:
+            raise ValueError(
+                f"{root}: found a folder of training images beside {others[0]!r}: move one of them elsewhere"
+            )
+        placed = list(splits.items())
     items: list[Item] = []
     names: set[str] = set()
     for folder, split in placed:

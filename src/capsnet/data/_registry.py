@@ -130,7 +130,7 @@ def _parse(spec: str, entry: Entry) -> tuple[str, dict[str, str]]:
     while rest and entry.options:
         before, comma, last = rest.rpartition(",")
         key, equals, value = last.partition("=")
-        is_path = entry.path != "none" and (not before or Path(rest).expanduser().exists())
+        is_path = entry.path != "none" and Path(rest).expanduser().exists()
         if not equals or not re.fullmatch(r"[a-z_]+", key) or (key not in entry.options and is_path):
             break
         check_name(f"option of {name}", key, entry.options)

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from capsnet._names import check_name
 
+from . import keyed
 from ._decode import Channels, Decoded, decode
 from ._labels_csv import list_csv, looks_like_labels
 from ._listing import Listing, list_tree, visible_folders, warn_once
@@ -76,6 +77,7 @@ def folder(
         parts = draw_parts(examples, (test, validation), seed=seed, stream="folder.split")
         where = np.array(["test", "validation", "train"])[parts]
     rows = np.flatnonzero(np.isin(where, split.split("+")))
+    rows = rows[keyed.permutation(seed, 0, len(rows), "folder.order")]  # the first n should be of all classes
     targets = (
         examples.member[rows].astype(np.float32) if _is_multilabel(listing) else examples.member[rows].argmax(axis=1)
     )

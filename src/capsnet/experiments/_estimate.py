@@ -17,7 +17,7 @@ STEPS = 2  # timed, after one to warm up
 
 def sentence(name: str, lab: Lab, plan: Sequence[TrainConfig]) -> str:
     """What to tell a person before it starts."""
-    todo = [config for config in plan if not Run(lab.where(config)).finished]
+    todo = [config for config in plan if lab.fresh or not Run(lab.where(config)).finished]
     if not todo:
         return f"{name}: all {len(plan)} training runs are there already; what is left takes minutes"
     seconds = estimate(todo, lab.device)
@@ -41,15 +41,20 @@ def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
 
 
 def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) -> float:
-    """Forward and backward of a few batches; the optimiser's step is small beside them."""
+    """Forward and backward of a few batches; the optimiser, validation and checkpoints are small beside them."""
     model = build(config, training).to(pick_device(device))
     batch = training.batch(range(min(config.batch_size, len(training))))
-    images, targets = batch.images.to(pick_device(device)), batch.targets.to(pick_device(device))
+    where = pick_device(device)
+    images, targets = batch.images.to(where), batch.targets.to(where)
+    labels, wanted = targets, images
+    if batch.sources is not None:
+        labels = torch.nn.functional.one_hot(batch.sources.classes, model.num_classes).to(where)
+        wanted = batch.sources.images.to(where)
     started = 0.0
     for step in range(STEPS + 1):
         if step == 1:
             started = time.perf_counter()
-        loss = model.loss(model(images, labels=targets), targets, images).total
+        loss = model.loss(model(images, labels=labels), targets, wanted).total
         loss.backward()
         if torch.cuda.is_available():
             torch.cuda.synchronize()

@@ -47,7 +47,7 @@ def page(document: dict[str, Any], folder: Path) -> str:
         f"<pre>{html.escape(document['command'])}</pre>",
         f'<p class="lead">{html.escape(machine(document))}</p>',
         "<details><summary>Every number behind this page (JSON)</summary>",
-        f"<pre>{html.escape(json.dumps(document['raw'], indent=1)[:200_000])}</pre></details>",
+        f"<pre>{html.escape(json.dumps(document['raw']))}</pre></details>",
     ]
     title = html.escape(document["title"])
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'

@@ -6,6 +6,7 @@
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from capsnet import data
@@ -71,13 +72,29 @@ def parameters(config: TrainConfig) -> int:
     return create_model(config.model, **(sizes | config.create_options())).num_parameters()
 
 
-def differences(lab: Lab) -> list[str]:
-    """What every report says about its budget."""
-    return lab.pick(
-        ["A smoke run: tiny networks on a few hundred images, to see that it works. The numbers mean nothing."],
-        [
-            "Quick budget: `capsnet-small` (64 convolution channels, 8 primary types) instead of the paper's network "
-            "(256, 32), minutes of training on a one-cycle schedule instead of hundreds of epochs.",
-        ],
-        ["200 epochs of 50,000 digits (the authors: 300,000 steps, about 640 passes over the data)."],
+def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
+    """What every report says about its budget, read off the configurations that were really trained."""
+    if lab.budget == "smoke":
+        return ["A smoke run: tiny networks on a few hundred images, to see that it works. The numbers mean nothing."]
+    small = (
+        ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
+         "training instead of hundreds of epochs."]
+        if lab.budget == "quick"
+        else ["The authors trained for 300,000 steps, about 640 passes over the data."]
+    )  # fmt: skip
+    return small + sorted({f"Trained: {training(config)}." for config in configs})
+
+
+def training(config: TrainConfig) -> str:
+    """`capsnet-small` on mnist, 2 epochs of 50,000, batches of 128, one-cycle schedule."""
+    whole = len(data.load(config.data, config.train_on))
+    size = min(config.limit or whole, whole)
+    width = config.model_options.get("conv_channels")
+    changed = f" with {width} convolution channels" if width else ""
+    stop = f", stopped at {100 * config.stop_at:g} % validation accuracy" if config.stop_at else ""
+    passes = "1 epoch" if config.epochs == 1 else f"{config.epochs} epochs"
+    passes = f"at most {passes}" if config.stop_at else passes
+    return (
+        f"`{config.model}`{changed} on `{config.data}`, {passes} of {size:,}, batches of {config.batch_size}, "
+        f"{config.schedule} schedule{stop}"
     )

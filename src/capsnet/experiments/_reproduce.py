@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,9 @@ EXPERIMENTS = (
     "ablation",
 )
 SEEDS = {"smoke": 1, "quick": 1, "paper": 3}
+
+
+log = logging.getLogger("capsnet")
 
 
 class Declined(Exception):
@@ -80,6 +84,7 @@ def reproduce(
         raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh)
     if budget == "paper" and ask is not None:
+        log.info("timing a few steps of each network that %s needs", name)
         question = _estimate.sentence(name, lab, module.plan(lab))
         if not ask(question):
             raise Declined(f"{name} was not started")
@@ -93,16 +98,18 @@ def reproduce(
 def write(lab: Lab, module: ModuleType, report: Report, started: str, seconds: float) -> None:
     """The JSON file comes last: where it is, everything it names is there too."""
     machine = environment(pick_device(lab.device)) | {"started": started}
-    command = f"capsnet reproduce {lab.name} --budget {lab.budget} --seeds {len(lab.seeds)}"
+    seeds = sorted({config.seed for config in module.plan(lab)}) or [0]  # those that were used
+    command = f"capsnet reproduce {lab.name} --budget {lab.budget} --seeds {len(seeds)}"
     document = {
         "name": lab.name,
         "title": module.TITLE,
         "about": (module.__doc__ or "").strip(),
         "budget": lab.budget,
-        "seeds": list(lab.seeds),
+        "seeds": seeds,
         "command": command,
         "seconds": round(seconds, 1),
         "environment": machine | {"threads": torch.get_num_threads()},
+        "trained_on": sorted(lab.machines),
         **report.to_dict(),
     }
     write_atomically(lab.folder / f"{lab.name}.html", page(document, lab.folder))

@@ -75,7 +75,7 @@ def plan(lab: Lab) -> list[TrainConfig]:
 
 
 def run(lab: Lab) -> Report:
-    report = Report(differs=[*_nets.differences(lab), *DIFFERS])
+    report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS])
     sizes = {"learn": lab.pick(60, 1_000, 4_000), "test": lab.pick(20, 500, 2_000)}
     found = {}
     for net in NETS:

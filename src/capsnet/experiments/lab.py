@@ -22,7 +22,7 @@ from capsnet import _version, data
 from capsnet._files import write_atomically
 from capsnet.models import Model
 from capsnet.training import TrainConfig, read_config, train
-from capsnet.training.run import CONFIG, RESULTS, WEIGHTS, Run
+from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS, Run
 from capsnet.weights import load
 
 Budget = Literal["smoke", "quick", "paper"]
@@ -61,6 +61,7 @@ class Lab:
         self.runs = Path(out) / budget / "runs"
         self.seconds = 0.0  # of everything this experiment used, in whichever sitting it was done
         self._now = 0.0  # how much of that was done in this one
+        self.machines: set[str] = set()  # what the networks were trained on
         self.fresh = fresh
         self._forgotten: set[Path] = set()
 
@@ -100,6 +101,7 @@ class Lab:
             self._now += time.perf_counter() - started
         assert read_config(folder / CONFIG) == config
         self.seconds += _read(folder / "seconds.json")["seconds"]
+        self.machines.add(machine(_read(folder / ENV)))
         results = _read(folder / RESULTS)
         epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
         return Trained(load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
@@ -109,7 +111,7 @@ class Lab:
 
         The result must be what JSON can hold. `inputs` are whatever decides it: a run's folder, a number of examples.
         """
-        words = {key: value.name if isinstance(value, Path) else value for key, value in inputs.items()}
+        words = {key: identity(value) if isinstance(value, Path) else value for key, value in inputs.items()}
         words["version"] = _version.__version__
         path = self.folder / "steps" / f"{what}-{fingerprint(words)}.json"
         if not path.is_file():
@@ -153,6 +155,18 @@ def fingerprint(values: TrainConfig | dict[str, Any]) -> str:
         usual = dataclasses.asdict(TrainConfig())
         plain = {key: value for key, value in dataclasses.asdict(values).items() if value != usual[key]}
     return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def identity(run: Path) -> str:
+    """A run by its name and by the weights that are in it now."""
+    weights = run / WEIGHTS
+    return f"{run.name}-{hashlib.sha256(weights.read_bytes()).hexdigest()[:10]}" if weights.is_file() else run.name
+
+
+def machine(env: dict[str, Any]) -> str:
+    return (
+        f"{env['processor']}, {env['threads']} threads, {env['device']}; capsnet {env['capsnet']}, torch {env['torch']}"
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def run(lab: Lab) -> Report:
     count = min(len(pairs), lab.pick(200, 4000, 10_000))
     found = lab.remember("apart", lambda: take_apart(trained.model, pairs, count), run=trained.folder, pairs=count)
     boxes = overlap_of(pairs, len(pairs))
-    report = Report(differs=_nets.differences(lab), raw={"pairs": found, "run": trained.folder.name})
+    report = Report(differs=_nets.differences(lab, plan(lab)), raw={"pairs": found, "run": trained.folder.name})
     report.measures = measures(share(trained.test), found, boxes)
     report.findings = findings(found, boxes)
     report.differs += [

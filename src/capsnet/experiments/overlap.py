@@ -61,7 +61,7 @@ def run(lab: Lab) -> Report:
     overlaps = overlap_of(pairs)
     bins = sort_into_bins(overlaps)
     trained = {net: [lab.train(config(lab, net, seed)) for seed in lab.seeds] for net in NETS}
-    report = Report(differs=_nets.differences(lab))
+    report = Report(differs=_nets.differences(lab, plan(lab)))
     curves = {}
     for net, runs in trained.items():
         said = [lab.remember("right", lambda t=t: answers(t, pairs), run=t.folder, pairs=len(pairs)) for t in runs]

@@ -145,7 +145,7 @@ def measured(model: Model, digits: Dataset, each: int) -> dict[str, Any]:
 
 
 def run(lab: Lab) -> Report:
-    report = Report(differs=_nets.differences(lab))
+    report = Report(differs=_nets.differences(lab, plan(lab)))
     each = lab.pick(3, 50, 200)
     digits = data.load("mnist", "validation").subset(range(lab.pick(200, 1000, 4000)), name="mnist validation")
     trained = [lab.train(config(lab, seed)) for seed in lab.seeds]

@@ -87,7 +87,7 @@ def measure(trained: Trained, shown: Pairs, device: str) -> dict[str, Any]:
 
 
 def run(lab: Lab) -> Report:
-    report = Report(differs=[*_nets.differences(lab), *DIFFERS, *lab.pick([], [BLURRED], [])])
+    report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS, *lab.pick([], [BLURRED], [])])
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     galleries = []
     for family in FAMILIES:

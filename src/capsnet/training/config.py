@@ -69,7 +69,7 @@ class TrainConfig:
     seed: int = 0
     """Decides initial weights, order and augmentation."""
     checkpoint_every: int = 200
-    """Steps between checkpoints; one is written after each epoch as well."""
+    """Steps between checkpoints; one is written after each epoch as well, unless epochs are shorter than that."""
     tensorboard: bool = True
     """Write curves, reconstructions and the computation graph for TensorBoard."""
 

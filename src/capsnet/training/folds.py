@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from capsnet import data
 from capsnet._files import write_atomically
 from capsnet.metrics import Proportion, wilson_interval
-from capsnet.training.config import TrainConfig
+from capsnet.training.config import TrainConfig, read_config
 from capsnet.training.loop import train
-from capsnet.training.run import RESULTS, Run
+from capsnet.training.run import CONFIG, RESULTS, Run
 
 SUMMARY = "folds.json"
 
@@ -63,10 +63,13 @@ def cross_validate(
         raise ValueError(f"cannot train in {folder}: it is not empty; choose another --out, or --resume auto to go on")
     finished: list[dict[str, Any]] = []
     for fold in range(folds):
-        part = dataclasses.replace(config, data=data.with_options(config.data, folds=folds, fold=fold))
+        spec = data.canonical(data.with_options(config.data, folds=folds, fold=fold))
+        part = dataclasses.replace(config, data=spec)
         here = folder / f"fold-{fold}"
         if not Run(here).finished:
             train(part, out=here, resume="auto", device=device, threads=threads)
+        elif read_config(here / CONFIG) != part:
+            raise ValueError(f"{here} is finished with another configuration: choose another --out")
         finished.append(json.loads((here / RESULTS).read_text()))
     return _summarise(folder, config, finished)
 
@@ -78,7 +81,9 @@ def _summarise(folder: Path, config: TrainConfig, finished: list[dict[str, Any]]
     values = {"config": dataclasses.asdict(config), "accuracies": result.accuracies, "pooled": result.pooled._asdict()}
     write_atomically(folder / SUMMARY, json.dumps(values, indent=2) + "\n")
     rows = [f"| [{k}](fold-{k}/README.md) | {s['value']:.2%} | {s['n']} |" for k, s in enumerate(shares)]
-    command = shlex.join(["capsnet", "train", config.recipe, "--data", config.data, "--folds", str(len(shares))])
+    write_atomically(folder / CONFIG, config.to_json())
+    again = folder / CONFIG
+    command = shlex.join(["capsnet", "train", str(again), "--folds", str(len(shares)), "--out", "ANOTHER_FOLDER"])
     lines = [
         f"# {config.recipe}: {len(shares)}-fold cross-validation of {config.model} on {config.data}",
         "",

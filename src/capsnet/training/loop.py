@@ -20,7 +20,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from capsnet import data
 from capsnet.data import Batch, Dataset
 from capsnet.inference import Evaluation, evaluate, pick_device
-from capsnet.models import Model, create_model
+from capsnet.models import Model, create_model, model_options
 from capsnet.training import board, run
 from capsnet.training.balance import class_weights, example_weights
 from capsnet.training.checkpoint import (
@@ -127,7 +127,13 @@ def first(dataset: Dataset, limit: int | None) -> Dataset:
 
 def build(config: TrainConfig, dataset: Dataset) -> Model:
     """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
-    sizes = {"image_size": dataset.image_size, "in_channels": dataset.channels, "num_classes": dataset.num_classes}
+    sizes: dict[str, Any] = {
+        "image_size": dataset.image_size,
+        "in_channels": dataset.channels,
+        "num_classes": dataset.num_classes,
+    }
+    if "multi_label" in model_options(config.model) and dataset.batch([0]).targets.ndim == 2:
+        sizes["multi_label"] = True  # several classes at once: each is judged by itself
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = create_model(config.model, **(sizes | config.create_options()))
@@ -236,8 +242,9 @@ def end_epoch(
     speed: float,
     total: int,
 ) -> None:
-    """Validate, remember the best, write the epoch's line and a checkpoint."""
+    """Validate, remember the best, write the epoch's line and (unless epochs are tiny) a checkpoint."""
     check_finite(state, here.checkpoint)
+    before, seconds = state.step - state.batch, state.seen / speed
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
     line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
@@ -251,8 +258,12 @@ def end_epoch(
     here.record(line)
     writer.epoch(line, state, validation)
     state.sums, state.seen, state.batch = {}, 0, 0
-    save_checkpoint(state, here.checkpoint)
+    # ten images make an epoch of one step: then every checkpoint_every steps are enough, as within long epochs
+    if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
+        save_checkpoint(state, here.checkpoint)
     accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
+    if seconds < 0.5 and state.epoch % 10 and state.epoch != config.epochs:
+        return  # hundreds of epochs over a few images: every tenth is news enough
     log.info("epoch %d/%d  loss %.4f%s  %.0f images/s", state.epoch, config.epochs, line["train_loss"], accuracy, speed)
 
 
