@@ -36,7 +36,8 @@ def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
     if lab.budget == "smoke":
         return dataclasses.replace(base, epochs=1, batch_size=50, limit=400, eval_limit=300)
     if lab.budget == "quick":
-        return dataclasses.replace(base, limit=40_000) if several else base  # pairs cost more: a larger canvas
+        # pairs cost more (a larger canvas) and are harder: fewer of them, in smaller and hence more steps
+        return dataclasses.replace(base, limit=40_000, batch_size=50, lr=1e-3) if several else base
     shift = 2 if spec.startswith("mnist") else 0
     return dataclasses.replace(base, epochs=200, lr=1e-3, schedule="paper", augment=Augment(shift=shift))
 

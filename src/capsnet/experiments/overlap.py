@@ -46,8 +46,8 @@ def spec(lab: Lab) -> str:
 def config(lab: Lab, net: str, seed: int) -> TrainConfig:
     """Both see the same pairs; the quick CapsNet has half the convolution channels, as a larger picture costs more."""
     if net == "CNN":
-        return _nets.cnn(lab, spec(lab), seed=seed, **lab.pick({}, {"limit": 25_000}, {}))
-    narrow = {"limit": 25_000, "conv_channels": 32}  # a canvas of 48x48 costs four times the usual one
+        return _nets.cnn(lab, spec(lab), seed=seed, **lab.pick({}, {"limit": 25_000, "epochs": 3}, {}))
+    narrow = {"limit": 25_000, "epochs": 3, "conv_channels": 32}  # a canvas of 48x48 costs four times the usual one
     return _nets.capsnet(lab, spec(lab), seed=seed, **lab.pick({}, narrow, {}))
 
 

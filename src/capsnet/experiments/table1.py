@@ -90,7 +90,7 @@ def run(lab: Lab) -> Report:
 
 
 METHOD_SHORT = {BASELINE: "CNN"} | {
-    name: f"routing {iterations}\n{'with' if decoder else 'no'} reconstruction"
+    name: f"routing {iterations}\n{'with' if decoder else 'no'}\nreconstruction"
     for name, (iterations, decoder) in METHODS.items()
 }
 
