@@ -41,7 +41,8 @@ def variants(lab: Lab) -> dict[str, dict[str, Any]]:
 
 
 def config(lab: Lab, name: str, seed: int) -> TrainConfig:
-    return _nets.capsnet(lab, seed=seed, **({"iterations": 3, "decoder": True} | variants(lab)[name]))
+    usual = {"iterations": 3, "decoder": True, **lab.pick({}, {"epochs": 1}, {})}
+    return _nets.capsnet(lab, seed=seed, **(usual | variants(lab)[name]))
 
 
 def plan(lab: Lab) -> list[TrainConfig]:

@@ -29,9 +29,7 @@ def same(lab: Lab) -> str:
 
 
 def sizes(lab: Lab) -> list[int]:
-    return lab.pick(
-        [10, 100], [10, 30, 100, 300, 1000, 10_000, ALL], [10, 30, 100, 300, 1000, 3000, 10_000, 30_000, ALL]
-    )
+    return lab.pick([10, 100], [10, 30, 100, 1000, 10_000, ALL], [10, 30, 100, 300, 1000, 3000, 10_000, 30_000, ALL])
 
 
 def config(lab: Lab, net: str, size: int, seed: int) -> TrainConfig:
