@@ -244,7 +244,7 @@ def end_epoch(
 ) -> None:
     """Validate, remember the best, write the epoch's line and (unless epochs are tiny) a checkpoint."""
     check_finite(state, here.checkpoint)
-    before, seconds = state.step - state.batch, state.seen / speed
+    before, seconds = state.step - state.batch, state.seen / speed if speed else 0.0  # 0: resumed at an epoch's end
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
     line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
