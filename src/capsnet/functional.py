@@ -4,8 +4,15 @@ Sabour, Frosst, Hinton, *Dynamic Routing Between Capsules*, NIPS 2017 (arXiv 171
 paper's. Shape letters: B batch, J classes (parent capsules), D pose.
 """
 
+import functools
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
+
+from capsnet._names import check_name
 
 
 def length(s: Tensor, dim: int = -1) -> Tensor:
@@ -28,6 +35,59 @@ def squash(s: Tensor, dim: int = -1) -> Tensor:
     """
     norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
     return s * (norm / (1 + norm * norm))
+
+
+Squash: TypeAlias = Callable[..., tuple[Tensor, Tensor]]  # squash(s, dim=-1) -> pose, activation
+
+
+def get_squash(name: str) -> Squash:
+    """A squash by name, as ``squash(s, dim=-1) -> (pose, activation)``: what routings and layers plug in.
+
+    - ``paper``: |s|^2 / (1 + |s|^2) s/|s| [Eq. 1], steep at first and late to saturate;
+    - ``exp``: (1 - exp(-|s|)) s/|s|, not flat at the origin (Efficient-CapsNet, arXiv 2101.12491);
+    - ``power:P``: |s|^P / (1 + |s|^P) s/|s|, of which the paper's is P = 2; P is at least 1;
+    - ``unit``: s/|s|, all direction; how present it is stands apart, |s|^2 / (1 + |s|^2).
+
+    For all but ``unit`` the activation is the length of the pose.
+    """
+    kind, colon, power = name.partition(":")
+    known = ("paper", "exp", "power:P", "unit")
+    if colon and kind == "power":
+        try:
+            exponent = float(power)
+        except ValueError:
+            exponent = math.nan
+        if not 1 <= exponent <= 8:
+            raise ValueError(f"a squash's power must lie between 1 and 8, got {power!r}")
+        return functools.partial(_squash_power, power=exponent)
+    check_name("squash", name, known)
+    return {"paper": _squash_paper, "exp": _squash_exp, "unit": _squash_unit}[name]
+
+
+def _squash_paper(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+    pose = squash(s, dim)
+    return pose, length(pose, dim)
+
+
+def _squash_exp(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
+    safe = torch.where(norm > 0, norm, 1)  # the factor's limit at zero is 1, and so is its gradient's
+    pose = s * torch.where(norm > 0, -torch.expm1(-safe) / safe, 1)
+    return pose, length(pose, dim)
+
+
+def _squash_power(s: Tensor, dim: int = -1, *, power: float) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
+    safe = torch.where(norm > 0, norm, 1)
+    factor = 1 / (safe + safe ** (1 - power))  # |s|^(P-1) / (1 + |s|^P) without a large power
+    pose = s * torch.where(norm > 0, factor, 1.0 if power == 1 else 0.0)
+    return pose, length(pose, dim)
+
+
+def _squash_unit(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
+    pose = s / torch.where(norm > 0, norm, 1)
+    return pose, (norm * norm / (1 + norm * norm)).squeeze(dim)
 
 
 def multi_hot(targets: Tensor, num_classes: int) -> Tensor:
@@ -84,6 +144,41 @@ def margin_loss(
     too_short = (present - lengths).clamp_min(0).square()
     too_long = (lengths - absent).clamp_min(0).square()
     return weighted_mean(torch.where(here, too_short, down_weight * too_long).sum(dim=1), weights)
+
+
+def spread_loss(
+    activations: Tensor, targets: Tensor, margin: float | Tensor = 0.9, *, weights: Tensor | None = None
+) -> Tensor:
+    """Spread loss: push the wrong classes' activations a margin below the right one's, averaged over the batch.
+
+    Hinton, Sabour, Frosst, *Matrix capsules with EM routing*, ICLR 2018, Section 3.1.
+
+        L = sum over i != t of max(0, m - (a_t - a_i))^2
+
+    Where several classes are present, each of them is held against each absent one. An example with all classes or
+    with none has nothing to hold apart and costs nothing.
+
+    Shapes: ``activations`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a
+    scalar.
+    """
+    if activations.ndim != 2:
+        raise ValueError(f"activations must have shape (B, J), got {tuple(activations.shape)}")
+    here = multi_hot(targets, activations.shape[1])
+    if here.shape[0] != activations.shape[0]:
+        raise ValueError(f"{activations.shape[0]} examples but {here.shape[0]} targets")
+    ahead = activations.unsqueeze(2) - activations.unsqueeze(1)  # (B, t, i): a_t - a_i
+    pairs = here.unsqueeze(2) & ~here.unsqueeze(1)  # (B, t, i): t present, i absent
+    return weighted_mean(((margin - ahead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)
+
+
+def spread_margin(progress: Tensor) -> Tensor:
+    """The margin after a share ``progress`` in [0, 1] of its growth: from 0.2 to 0.9.
+
+    A small margin first lets capsules live that a large one would kill at once. The curve is that of the authors'
+    code, a sigmoid from -4 to 10, scaled so that it begins at 0.2 and ends at the paper's 0.9.
+    """
+    first, last = (torch.sigmoid(torch.tensor(x)).to(progress) for x in (-4.0, 10.0))
+    return 0.2 + 0.7 * (torch.sigmoid(14 * progress - 4) - first) / (last - first)
 
 
 def reconstruction_loss(

@@ -34,10 +34,11 @@ class DenseCaps(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors start neutral, at zero."""
+        """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors start as it says."""
         nn.init.normal_(self.weight, std=0.1)
-        for tensor in self.routing_params.values():
-            nn.init.zeros_(tensor)
+        with torch.no_grad():
+            for name, tensor in self.routing_params.items():
+                tensor.copy_(self.routing.param_init(name, tuple(tensor.shape)))
 
     def votes(self, u: Tensor) -> Tensor:
         """(B, I, child_dim) -> (B, I, J, parent_dim), as one matrix product per child."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet import kernels
-from capsnet.functional import squash
+from capsnet.functional import get_squash
 
 
 class PrimaryCaps(nn.Module):
@@ -19,6 +19,7 @@ class PrimaryCaps(nn.Module):
 
     ``scale`` multiplies the convolution's output before the squash. The authors' code treats this layer as one
     iteration of routing over ``types`` zero logits, which divides by ``types``; the paper's text does not.
+    ``squash`` is one of ``functional.get_squash``.
 
     Shapes: (B, C, H, W) -> (B, H' * W' * types, dim), children ordered (y, x, type).
     """
@@ -31,8 +32,11 @@ class PrimaryCaps(nn.Module):
         kernel_size: int = 9,
         stride: int = 2,
         scale: float = 1.0,
+        squash: str = "paper",
     ) -> None:
         super().__init__()
+        self.squash = squash
+        self._squash = get_squash(squash)
         self.types = types
         self.dim = dim
         self.scale = scale
@@ -68,7 +72,7 @@ class PrimaryCaps(nn.Module):
         maps = maps.movedim(1, -1)  # (B, H', W', types * dim)
         B, H, W, _ = maps.shape
         capsules = maps.reshape(B, H * W * self.types, self.dim)
-        return squash(capsules if self.scale == 1 else self.scale * capsules)
+        return self._squash(capsules if self.scale == 1 else self.scale * capsules)[0]
 
 
 def untouched(conv: nn.Conv2d) -> bool:

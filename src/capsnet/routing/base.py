@@ -93,6 +93,10 @@ class Routing:
         """The learned tensors that a layer with I children, J parents and D-dimensional poses has to own."""
         return {}
 
+    def param_init(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """What such a tensor starts as: neutral, so that leaving it out and having it untrained are the same."""
+        return torch.zeros(shape)
+
     def options(self) -> dict[str, object]:
         """The hyper-parameters, so that ``routing.get(r.name, **r.options())`` builds an equal one."""
         return dataclasses.asdict(self)
@@ -125,6 +129,35 @@ def child_weights(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> Ten
         return act
     here = mask.to(votes.dtype)
     return here if act is None else act * here
+
+
+def check_count(what: str, value: object) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{what} must be a whole number of at least 1, got {value!r}")
+
+
+def weigh(coupling: Tensor, weights: Tensor | None, edges: Tensor | None) -> Tensor:
+    """Couplings times the children's factors (B, I): what each vote really counts. Shapes: as ``coupling``."""
+    if weights is None:
+        return coupling
+    return coupling * (weights if edges is None else weights[:, edges]).unsqueeze(-1)
+
+
+def gather(coupling: Tensor, votes: Tensor) -> Tensor:
+    """Each parent's sum of coupled votes [Eq. 2]: (..., I, J), (..., I, J, D) -> (..., J, D)."""
+    return torch.einsum("...ij,...ijd->...jd", coupling, votes)
+
+
+def agree(votes: Tensor, pose: Tensor) -> Tensor:
+    """How much each vote agrees with its parent: (..., I, J, D), (..., J, D) -> (..., I, J)."""
+    return torch.einsum("...ijd,...jd->...ij", votes, pose)
+
+
+def stack_trace(history: list[tuple[Tensor, Tensor, Tensor]]) -> Trace:
+    """(coupling, logits, pose) of each iteration as one trace."""
+    couplings, logits, poses = (torch.stack(column) for column in zip(*history, strict=True))
+    return Trace(couplings, logits, poses)
 
 
 def couple(logits: Tensor, edges: Tensor | None = None, *, leaky: bool = False) -> Tensor:

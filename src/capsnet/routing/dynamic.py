@@ -5,17 +5,20 @@ r times:  c_ij = softmax over j of b_ij    a child divides itself among its pare
           s_j  = sum_i c_ij u_hat_j|i                                                    [Eq. 2]
           v_j  = squash(s_j)                                                             [Eq. 1]
           b_ij = b_ij + u_hat_j|i . v_j    agreement
+
+The logits grow with every iteration, so more iterations make harder decisions whatever the votes say. Read as
+clustering, v_j is a centre and b_ij a similarity, and similarities are *set*, not summed up: ``update="set"`` is that
+fixed-point form, b_ij = u_hat_j|i . v_j, whose iterations converge.
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from capsnet import kernels
-from capsnet.functional import length, squash
-from capsnet.routing.base import Routed, Routing, Trace, couple
+from capsnet.functional import get_squash, length
+from capsnet.routing.base import Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,10 @@ class Dynamic(Routing):
             last iteration's couplings as constants, as many re-implementations do: cheaper, slightly different.
         leaky: an orphan parent with logit zero takes the children that fit nowhere (the authors' flag, off for MNIST).
         bias: a learned (J, D) vector added to s_j in every iteration (the authors' code has it, the paper does not).
+        update: ``"add"`` as in Procedure 1, or ``"set"``: the fixed-point form.
+        squash: see ``functional.get_squash``.
 
-    Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J) = length of the pose. Convolutional: see ``routing.base``.
+    Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J). Convolutional: see ``routing.base``.
     """
 
     name: ClassVar[str] = "dynamic"
@@ -37,55 +42,60 @@ class Dynamic(Routing):
     gradient: Literal["all", "last"] = "all"
     leaky: bool = False
     bias: bool = False
+    update: Literal["add", "set"] = "add"
+    squash: str = "paper"
 
     def __post_init__(self) -> None:
-        if type(self.iterations) is not int or self.iterations < 1:
-            raise ValueError(f"iterations must be a whole number of at least 1, got {self.iterations!r}")
+        check_count("iterations", self.iterations)
         if self.gradient not in ("all", "last"):
             raise ValueError(f'gradient must be "all" or "last", got {self.gradient!r}')
+        if self.update not in ("add", "set"):
+            raise ValueError(f'update must be "add" or "set", got {self.update!r}')
+        get_squash(self.squash)
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"bias": (J, D)} if self.bias else {}
 
+    @property
+    def has_fast_form(self) -> bool:
+        """The kernels know Procedure 1 itself, not its variants."""
+        return type(self) is Dynamic and self.update == "add" and self.squash == "paper"
+
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
     ) -> Routed | None:
-        if type(self) is not Dynamic:
-            return None  # a variant with its own definition
+        if not self.has_fast_form:
+            return None
         pose = kernels.route(u, weight, act=weights, memory=memory, **self._procedure(params))
         return None if pose is None else Routed(pose, length(pose))
 
     def _procedure(self, params: dict[str, Tensor]) -> dict[str, Any]:
         """What the fast forms have to know."""
-        return self.options() | {"bias": params.get("bias")}
+        named = {"iterations": self.iterations, "gradient": self.gradient, "leaky": self.leaky}
+        return named | {"bias": params.get("bias")}
 
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        if edges is None and not trace and type(self) is Dynamic:
+        if edges is None and not trace and self.has_fast_form:
             pose = kernels.route_votes(votes, act=weights, **self._procedure(params))
             if pose is not None:
                 return Routed(pose, length(pose))
-        if edges is not None and weights is not None:
-            weights = weights[:, edges]  # (B, P, K): each position's own view of its children
-        bias = params.get("bias")
+        squash, bias = get_squash(self.squash), params.get("bias")
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J), zero for every example
-        pose = votes.new_zeros(())
+        pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             last = iteration == self.iterations - 1
             seen = votes if last or self.gradient == "all" else votes.detach()
             coupling = couple(logits, edges, leaky=self.leaky)
-            weighted = coupling if weights is None else coupling * weights.unsqueeze(-1)
-            s = torch.einsum("...ij,...ijd->...jd", weighted, seen)
-            pose = squash(s if bias is None else s + bias)
+            s = gather(weigh(coupling, weights, edges), seen)
+            pose, act = squash(s if bias is None else s + bias)
             if trace:
                 history.append((coupling, logits, pose))
             if not last:
                 # out of place on purpose: autograd and the trace keep the earlier logits
-                agreement = torch.einsum("...ijd,...jd->...ij", seen, pose)
-                logits = logits + (agreement if self.gradient == "all" else agreement.detach())
-        if not trace:
-            return Routed(pose, length(pose))
-        couplings, all_logits, poses = (torch.stack(column) for column in zip(*history, strict=True))
-        return Routed(pose, length(pose), Trace(couplings, all_logits, poses))
+                agreement = agree(seen, pose)
+                agreement = agreement if self.gradient == "all" else agreement.detach()
+                logits = logits + agreement if self.update == "add" else agreement
+        return Routed(pose, act, stack_trace(history) if trace else None)

@@ -1,0 +1,65 @@
+"""Attention: routing seen from the other side. Parents choose their children, instead of children their parents.
+
+b_ij = 0;  r times:  a_ij = softmax over i of b_ij    a parent divides its attention among the children
+                     s_j  = sum_i a_ij u_hat_j|i      a weighted mean of its votes
+                     v_j  = squash(s_j)
+                     b_ij = b_ij + u_hat_j|i . v_j
+
+The same picture as Procedure 1 with the softmax turned by 90 degrees: attention normalises over inputs, routing over
+outputs. Nothing makes the parents compete, so a child may be everybody's favourite. (Widely found in re-implementations
+of dynamic routing as a bug; here it is on purpose, to be compared.)
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from capsnet.functional import get_squash
+from capsnet.routing.base import Routed, Routing, agree, check_count, gather, stack_trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Routing):
+    """Softmax over the children: parents attend, nobody competes.
+
+    Args:
+        iterations: at least 1. With 1 each parent is the squashed mean of its votes.
+        squash: see ``functional.get_squash``.
+
+    Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J). Convolutional: each position attends to its K children.
+    """
+
+    name: ClassVar[str] = "attention"
+    iterations: int = 3
+    squash: str = "paper"
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations)
+        get_squash(self.squash)
+
+    def route(
+        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+    ) -> Routed:
+        squash = get_squash(self.squash)
+        here = None if weights is None else (weights if edges is None else weights[:, edges]).unsqueeze(-1)
+        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        pose = act = votes.new_zeros(())
+        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        for iteration in range(self.iterations):
+            attention = attend(logits, here)
+            pose, act = squash(gather(attention, votes))
+            if trace:
+                history.append((attention, logits, pose))
+            if iteration < self.iterations - 1:
+                logits = logits + agree(votes, pose)
+        return Routed(pose, act, stack_trace(history) if trace else None)
+
+
+def attend(logits: Tensor, weights: Tensor | None) -> Tensor:
+    """Softmax over the children, each counted ``weights`` (..., I, 1) times; where nobody counts, zero and not NaN."""
+    if weights is None:
+        return logits.softmax(dim=-2)
+    shares = (logits - logits.detach().amax(dim=-2, keepdim=True)).exp() * weights
+    return shares / shares.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)

@@ -1,0 +1,129 @@
+"""Routing as a mixture of Gaussians, fitted by expectation-maximisation: a parent explains the votes of its children.
+
+*Diagonal*, as in Hinton, Sabour, Frosst, *Matrix capsules with EM routing*, ICLR 2018, Procedure 1. Child i with
+activation a_i votes u_ij for parent j; R_ij is how much of the child parent j explains, at first an equal share.
+
+    M:  r_ij = R_ij a_i,   mu_j = sum_i r_ij u_ij / sum_i r_ij,   sigma_j^2 likewise, per dimension h
+        cost_jh = (beta_u + log sigma_jh) sum_i r_ij            what it takes to describe the votes
+        a_j = sigmoid(lambda (beta_a - sum_h cost_jh))          a parent is active if describing them pays
+    E:  R_ij = a_j N(u_ij; mu_j, sigma_j) / the sum of that over all parents of child i
+
+beta_u and beta_a are learned; lambda = final (1 - 0.95^(iteration + 1)) is the inverse temperature. a_i must weigh the
+votes in the M-step: an input activation that cancels is the commonest bug of re-implementations, and a posterior that
+is not normalised across positions the second.
+
+*Full*, the plain mixture of textbooks: p(child i) = sum_j pi_j N(u_ij; mu_j, Sigma_j), a_j = pi_j. Its log-likelihood
+never decreases.
+
+A minimum variance e keeps both finite. In the full form it is votes blurred by e: Sigma = S + e I maximises
+the expected log-likelihood of the blurred votes, log N(u; mu, Sigma) - e/2 tr(Sigma^-1), which is what never decreases.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from capsnet.routing.base import Routed, Routing, check_count, couple, gather, stack_trace, weigh
+
+
+@dataclass(frozen=True, kw_only=True)
+class EM(Routing):
+    """Mixture of Gaussians by EM: matrix capsules' routing, or the plain mixture with full covariance.
+
+    Args:
+        iterations: at least 1.
+        covariance: ``"diagonal"`` with learned costs and an inverse temperature, or ``"full"`` without either.
+        inverse_temperature: the final lambda of the diagonal form; the paper's is 0.01.
+        min_variance: added to every variance.
+
+    Shapes: votes (B, I, J, D) -> pose (B, J, D) = the means, act (B, J). Convolutional: see ``routing.base``. Learned
+    (diagonal): ``use_cost`` (J,) = beta_u, ``act_cost`` (J,) = beta_a.
+    """
+
+    name: ClassVar[str] = "em"
+    iterations: int = 3
+    covariance: Literal["diagonal", "full"] = "diagonal"
+    inverse_temperature: float = 0.01
+    min_variance: float = 5e-4
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations)
+        if self.covariance not in ("diagonal", "full"):
+            raise ValueError(f'covariance must be "diagonal" or "full", got {self.covariance!r}')
+        for what in ("inverse_temperature", "min_variance"):
+            if not 0 < getattr(self, what) < math.inf:
+                raise ValueError(f"{what} must be positive and finite, got {getattr(self, what)!r}")
+
+    def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
+        return {"use_cost": (J,), "act_cost": (J,)} if self.covariance == "diagonal" else {}
+
+    def route(
+        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+    ) -> Routed:
+        asked, votes = votes.dtype, at_least_single(votes)  # variances of halves are not worth having
+        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        mean = act = votes.new_zeros(())
+        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        for iteration in range(self.iterations):
+            posterior = couple(logits, edges)
+            counted = weigh(posterior, weights, edges).to(votes.dtype)
+            total = counted.sum(dim=-2)  # (B, J)
+            mean = gather(counted / total.clamp_min(tiny(votes)).unsqueeze(-2), votes)  # (B, J, D)
+            away = votes - mean.unsqueeze(-3)  # (B, I, J, D)
+            if self.covariance == "diagonal":
+                act, density = self.diagonal(counted, total, away, params, iteration)
+            else:
+                act, density = self.full(counted, total, away, edges is not None)
+            act = act * (total > 0)  # a parent that nobody votes for is not there
+            if trace:
+                history.append((posterior.to(asked), logits.to(asked), mean.to(asked)))
+            if iteration < self.iterations - 1:
+                logits = density
+        return Routed(mean.to(asked), act.to(asked), stack_trace(history) if trace else None)
+
+    def diagonal(
+        self, counted: Tensor, total: Tensor, away: Tensor, params: dict[str, Tensor], iteration: int
+    ) -> tuple[Tensor, Tensor]:
+        """Activations (B, J) and the log of each parent's weighted density at each vote (B, I, J)."""
+        share = counted / total.clamp_min(tiny(away)).unsqueeze(-2)
+        variance = gather(share, away.square()) + self.min_variance  # (B, J, D)
+        log_sigma = 0.5 * variance.log().sum(dim=-1)  # (B, J), summed over the dimensions
+        D = away.shape[-1]
+        use, seen = (params.get(name, away.new_zeros(())) for name in ("use_cost", "act_cost"))
+        cost = (D * use + log_sigma) * total
+        temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
+        pays = temperature * (seen - cost)
+        distance = torch.einsum("...ijd,...jd->...ij", away.square(), variance.reciprocal())
+        density = F.logsigmoid(pays).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
+        return pays.sigmoid(), density
+
+    def full(self, counted: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
+        """Mixing weights (B, J) and the log of pi_j N(u_ij; mu_j, Sigma_j) of the blurred votes (B, I, J)."""
+        share = counted / total.clamp_min(tiny(away)).unsqueeze(-2)
+        columns = away.transpose(-3, -2)  # (B, J, I, D)
+        spread = (columns * share.transpose(-2, -1).unsqueeze(-1)).transpose(-2, -1) @ columns  # (B, J, D, D)
+        D = away.shape[-1]
+        size = spread.diagonal(dim1=-2, dim2=-1).sum(dim=-1).detach()  # (B, J)
+        blur = self.min_variance + 100 * torch.finfo(away.dtype).eps * size  # so much that the factor exists
+        eye = torch.eye(D, dtype=away.dtype, device=away.device)
+        factor = torch.linalg.cholesky_ex(spread + blur[..., None, None] * eye).L  # (B, J, D, D)
+        white = torch.linalg.solve_triangular(factor, columns.transpose(-2, -1), upper=False)  # (B, J, D, I)
+        inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)  # (B, J): half of the covariance's
+        lost = 0.5 * blur * inverse.square().sum(dim=(-2, -1)) + log_det + 0.5 * D * math.log(2 * math.pi)
+        every = (-2, -1) if positions else (-1,)
+        mixing = total / total.sum(dim=every, keepdim=True).clamp_min(tiny(away))
+        density = mixing.clamp_min(tiny(away)).log() - lost  # (B, J)
+        return mixing, density.unsqueeze(-2) - 0.5 * white.square().sum(dim=-2).transpose(-2, -1)
+
+
+def at_least_single(votes: Tensor) -> Tensor:
+    return votes.float() if votes.dtype in (torch.float16, torch.bfloat16) else votes
+
+
+def tiny(like: Tensor) -> float:
+    return torch.finfo(like.dtype).tiny

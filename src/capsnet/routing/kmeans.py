@@ -1,0 +1,93 @@
+"""Routing as soft k-means: parents are the centres of their votes, children belong to them in degrees.
+
+Each child should be near *one* of its parents: minimise sum_i min_j d(u_ij, v_j), where u_ij is its vote for parent j.
+The minimum has no useful gradient, so take the smooth one, -t log sum_j exp(-d_ij / t), which tends to it as the
+temperature t goes to 0:
+
+    F(v) = -t sum_i log sum_j exp(-d(u_ij, v_j) / t)
+    dF/dv_j = sum_i c_ij dd(u_ij, v_j)/dv_j,    c_ij = softmax over j of -d(u_ij, v_j) / t
+
+Setting the gradient to zero, with the couplings held, gives the centres:
+
+- Euclidean, d = |u - v|^2:           v_j = sum_i c_ij u_ij / sum_i c_ij, a weighted mean;
+- inner product, d = -u . v, |v| = 1: v_j = sum_i c_ij u_ij, normalised.
+
+Alternating the two lines is soft k-means. The Euclidean form lowers F at every iteration: for any couplings c, F is at
+most sum_ij c_ij (d_ij + t log c_ij), with equality for the softmax, and of that bound the weighted mean is the minimum.
+The inner product is dynamic routing in all but the squash inside the loop.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from capsnet.functional import get_squash
+from capsnet.routing.base import Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+
+
+@dataclass(frozen=True, kw_only=True)
+class KMeans(Routing):
+    """Soft k-means over the votes, with Euclidean distance or inner product.
+
+    Args:
+        iterations: at least 1. With 1 the couplings are equal.
+        distance: ``"euclidean"`` (parents are weighted means) or ``"inner"`` (parents are normalised sums).
+        temperature: how soft the choice is; towards 0 each child takes its nearest parent alone.
+        squash: what turns the last centre (Euclidean) or sum (inner) into the parent's pose.
+
+    Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J). Convolutional: see ``routing.base``.
+    """
+
+    name: ClassVar[str] = "kmeans"
+    iterations: int = 3
+    distance: Literal["euclidean", "inner"] = "euclidean"
+    temperature: float = 1.0
+    squash: str = "paper"
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations)
+        if self.distance not in ("euclidean", "inner"):
+            raise ValueError(f'distance must be "euclidean" or "inner", got {self.distance!r}')
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature!r}")
+        get_squash(self.squash)
+
+    def route(
+        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+    ) -> Routed:
+        squash = get_squash(self.squash)
+        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        pose = act = votes.new_zeros(())
+        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        for iteration in range(self.iterations):
+            coupling = couple(logits, edges)
+            counted = weigh(coupling, weights, edges)
+            centre = self.centre(counted, votes)  # (B, J, D)
+            pose, act = squash(centre)
+            if trace:
+                history.append((coupling, logits, pose))
+            if iteration < self.iterations - 1:
+                logits = self.similarity(votes, centre) / self.temperature
+        return Routed(pose, act, stack_trace(history) if trace else None)
+
+    def centre(self, counted: Tensor, votes: Tensor) -> Tensor:
+        """Where each parent stands, given how much each vote counts; nowhere (zero) if none does."""
+        total = gather(counted, votes)
+        if self.distance == "inner":
+            return total
+        return total / counted.sum(dim=-2).clamp_min(torch.finfo(votes.dtype).tiny).unsqueeze(-1)
+
+    def similarity(self, votes: Tensor, centre: Tensor) -> Tensor:
+        """Minus the distance of each vote from its parent: (..., I, J)."""
+        if self.distance == "euclidean":
+            return -(votes - centre.unsqueeze(-3)).square().sum(dim=-1)
+        length = torch.linalg.vector_norm(centre, dim=-1, keepdim=True)
+        return agree(votes, centre / torch.where(length > 0, length, 1))
+
+
+def smooth_objective(votes: Tensor, centre: Tensor, temperature: float) -> Tensor:
+    """F of the Euclidean form, for each example: (B, I, J, D), (B, J, D) -> (B,)."""
+    distance = (votes - centre.unsqueeze(-3)).square().sum(dim=-1)
+    return -temperature * torch.logsumexp(-distance / temperature, dim=-1).sum(dim=-1)

@@ -1,0 +1,40 @@
+"""No routing: every child gives each of its parents the same share. The control that every comparison needs.
+
+c_ij = 1 / J,  v_j = squash(sum_i c_ij u_hat_j|i)
+
+What a routing is worth is what it does better than this. It is also dynamic routing with one iteration.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from capsnet.functional import get_squash
+from capsnet.routing.base import Routed, Routing, couple, gather, stack_trace, weigh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Routing):
+    """Equal couplings, no routing: the control.
+
+    Args:
+        squash: see ``functional.get_squash``.
+
+    Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J). Convolutional: 1 over the number of a child's parents, of
+    all positions that see it.
+    """
+
+    name: ClassVar[str] = "uniform"
+    squash: str = "paper"
+
+    def __post_init__(self) -> None:
+        get_squash(self.squash)
+
+    def route(
+        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+    ) -> Routed:
+        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        coupling = couple(logits, edges)
+        pose, act = get_squash(self.squash)(gather(weigh(coupling, weights, edges), votes))
+        return Routed(pose, act, stack_trace([(coupling, logits, pose)]) if trace else None)

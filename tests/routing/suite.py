@@ -1,0 +1,196 @@
+"""One suite for all routings: what the contract promises, as checks that take a routing and raise AssertionError.
+
+They are plain functions so that a test can hold a deliberately broken routing against them and see that they notice.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from capsnet.routing import Routed, Routing
+
+B, I, J, D = 3, 7, 4, 5
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 4]])  # child 2 has parents at all three positions
+
+
+def normal(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def learned(
+    route: Routing, children: int, parents: int, dim: int, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
+    """Whatever the routing wants a layer to learn, at values that matter."""
+    shapes = route.param_shapes(children, parents, dim)
+    return {name: 0.3 * normal(len(name), *shape, dtype=dtype) for name, shape in shapes.items()}
+
+
+def run(
+    route: Routing, votes: Tensor, act: Tensor | None = None, *, trace: bool = False, **more: Tensor | None
+) -> Routed:
+    children, parents, dim = votes.shape[-3:]
+    return route(votes, act, params=learned(route, children, parents, dim, votes.dtype), trace=trace, **more)
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-9) -> None:
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def shapes(route: Routing) -> None:
+    for b, i, j, d in ((B, I, J, D), (1, I, J, D), (B, 1, J, D), (B, I, 1, D), (B, I, J, 1), (1, 1, 1, 1)):
+        routed = run(route, normal(0, b, i, j, d), trace=True)
+        assert routed.pose.shape == (b, j, d)
+        assert routed.act.shape == (b, j)
+        assert routed.pose.isfinite().all()
+        assert ((routed.act >= 0) & (routed.act <= 1)).all(), "activations are presences"
+        assert routed.trace is not None
+        R = len(routed.trace.couplings)
+        assert routed.trace.couplings.shape == routed.trace.logits.shape == (R, b, i, j)
+        assert routed.trace.poses.shape == (R, b, j, d)
+
+
+def convolutional(route: Routing) -> None:
+    P, K = EDGES.shape
+    votes, act = normal(0, B, P, K, J, D), normal(1, B, 5).sigmoid()
+    routed = run(route, votes, act, edges=EDGES, trace=True)
+    assert routed.pose.shape == (B, P, J, D)
+    assert routed.act.shape == (B, P, J)
+    assert routed.trace is not None
+    assert routed.trace.couplings.shape[1:] == (B, P, K, J)
+    everybody = normal(2, B, I, J, D)
+    dense, one = run(route, everybody), run(route, everybody[:, None], edges=torch.arange(I)[None])
+    close(one.pose[:, 0], dense.pose)
+    close(one.act[:, 0], dense.act)
+
+
+def neighbours(route: Routing) -> None:
+    votes = normal(0, B, I, J, D)
+    together = run(route, votes)
+    for b in reversed(range(B)):
+        alone = run(route, votes[b : b + 1])
+        close(together.pose[b : b + 1], alone.pose)
+        close(together.act[b : b + 1], alone.act)
+    assert torch.equal(run(route, votes).pose, together.pose), "the second call gives the first one's answer"
+
+
+def masks(route: Routing) -> None:
+    """Masked children are ignored exactly, whatever they hold. (What is learned per child is cut as well.)"""
+    votes, act = normal(0, B, I, J, D), normal(1, B, I).sigmoid()
+    mask = torch.tensor([[True] * (I - 2) + [False] * 2] * B)
+    params = learned(route, I, J, D)
+    kept = {name: tensor[: I - 2] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
+    spoilt = votes.clone()
+    spoilt[:, I - 2 :] = torch.nan
+    masked = route(spoilt, act, mask=mask, params=params)
+    fewer = route(votes[:, : I - 2], act[:, : I - 2], params=kept)
+    close(masked.pose, fewer.pose)
+    close(masked.act, fewer.act)
+    nobody = route(votes, act, mask=torch.zeros(B, I, dtype=torch.bool))
+    assert (nobody.pose == 0).all()
+    assert nobody.act.isfinite().all()
+
+
+def activations(route: Routing) -> None:
+    """A child that is not there does not count, and one that is twice as present does not count the same."""
+    votes = normal(0, B, I, J, D)
+    act = torch.full((B, I), 0.6, dtype=torch.float64)
+    changed = act.clone()
+    changed[:, 0] = 0.1
+    assert not torch.allclose(run(route, votes, act).pose, run(route, votes, changed).pose)
+    gone, params = act.clone(), learned(route, I, J, D)
+    gone[:, -1] = 0
+    kept = {name: tensor[:-1] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
+    close(route(votes, gone, params=params).pose, route(votes[:, :-1], act[:, :-1], params=kept).pose)
+
+
+def order(route: Routing) -> None:
+    votes, act, turn = normal(0, B, I, J, D), normal(1, B, I).sigmoid(), torch.randperm(I)
+    params = learned(route, I, J, D)
+    turned = {name: tensor[turn] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
+    close(route(votes[:, turn], act[:, turn], params=turned).pose, route(votes, act, params=params).pose)
+
+
+def gradients(route: Routing) -> None:
+    votes = normal(0, 2, 4, 3, 2).requires_grad_()
+    act = normal(1, 2, 4).sigmoid().requires_grad_()
+    params = {name: tensor.requires_grad_() for name, tensor in learned(route, 4, 3, 2).items()}
+    assert torch.autograd.gradcheck(
+        lambda v, a, *rest: route(v, a, params=dict(zip(params, rest, strict=True)))[:2], (votes, act, *params.values())
+    )
+    P, K = EDGES.shape
+    spread = normal(2, 1, P, K, 2, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: run(route, v, edges=EDGES)[:2], spread)
+
+
+def extremes(route: Routing) -> None:
+    same = normal(3, 1, 1, 1, D, dtype=torch.float32).expand(2, I, J, D)
+    for votes in (torch.zeros(2, I, J, D), 1e4 * normal(0, 2, I, J, D).float(), same, 1e4 * same):
+        votes = votes.clone().requires_grad_()
+        pose, act, _ = run(route, votes)
+        assert pose.isfinite().all()
+        assert act.isfinite().all()
+        (pose.sum() + act.sum()).backward()
+        assert votes.grad is not None
+        assert votes.grad.isfinite().all()
+    half = run(route, normal(0, B, I, J, D).bfloat16())
+    assert half.pose.dtype == torch.bfloat16
+    assert half.pose.isfinite().all()
+    assert half.act.isfinite().all()
+
+
+def tracing(route: Routing) -> None:
+    votes, act = normal(0, B, I, J, D), normal(1, B, I).sigmoid()
+    traced, plain = run(route, votes, act, trace=True), run(route, votes, act)
+    close(traced.pose, plain.pose)
+    assert plain.trace is None
+    assert traced.trace is not None
+    close(traced.trace.poses[-1], traced.pose)
+    before = dict(vars(route))
+    run(route, votes, trace=True)
+    assert vars(route) == before, "nothing is kept on the routing"
+
+
+def compiles(route: Routing) -> None:
+    votes, params = normal(0, 2, I, J, D).float(), learned(route, I, J, D, torch.float32)
+    torch._dynamo.reset()  # else the routings tried before count as recompilations of one function
+    compiled = torch.compile(lambda v: route(v, params=params)[:2], backend="aot_eager", fullgraph=True)
+    for got, wanted in zip(compiled(votes), route(votes, params=params)[:2], strict=True):
+        close(got, wanted, 1e-5)
+
+
+def clusters() -> tuple[Tensor, Tensor]:
+    """Two groups of children: each agrees about its own parent and votes in all directions for the others.
+
+    All votes are equally long, so nothing but agreement tells them apart. Returns votes, and who the right parent is.
+    """
+    own = torch.tensor([0] * 20 + [1] * 20)
+    votes = normal(5, 1, 40, 3, 8)
+    for child, parent in enumerate(own.tolist()):
+        votes[0, child, parent] = torch.eye(8, dtype=torch.float64)[parent] + 0.05 * normal(child, 8)
+    return 6 * votes / votes.norm(dim=-1, keepdim=True), own
+
+
+def planted_share(route: Routing) -> float:
+    """How much of itself an agreeing child gives to the right parent, on average; 1 / 3 is chance."""
+    votes, own = clusters()
+    trace = route(votes, trace=True).trace
+    assert trace is not None
+    return float(trace.couplings[-1, 0][torch.arange(len(own)), own].mean())
+
+
+CHECKS: Mapping[str, Callable[[Routing], None]] = {
+    check.__name__: check
+    for check in (
+        shapes,
+        convolutional,
+        neighbours,
+        masks,
+        activations,
+        order,
+        gradients,
+        extremes,
+        tracing,
+        compiles,
+    )
+}

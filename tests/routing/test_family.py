@@ -1,0 +1,187 @@
+"""Each routing against its own equations in plain loops, and what its theory promises."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsnet import routing
+from capsnet.routing.kmeans import smooth_objective
+from tests.reference import mixtures, onepass
+from tests.routing.suite import normal
+
+seeds, sizes = st.integers(0, 2**31 - 1), st.integers(1, 5)
+
+
+def tensor(values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def close(a: torch.Tensor, b: object, tolerance: float = 1e-9) -> None:
+    torch.testing.assert_close(a, tensor(b), rtol=tolerance, atol=tolerance)
+
+
+def example(seed: int, I: int, J: int, D: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return normal(seed, 1, I, J, D), 0.1 + normal(seed + 1, 1, I).sigmoid()
+
+
+@given(
+    seeds, sizes, sizes, sizes, st.integers(1, 4), st.sampled_from(["euclidean", "inner"]), st.sampled_from([0.5, 2.0])
+)
+def test_kmeans(seed: int, I: int, J: int, D: int, iterations: int, distance: str, temperature: float) -> None:
+    votes, act = example(seed, I, J, D)
+    route = routing.get("kmeans", iterations=iterations, distance=distance, temperature=temperature)
+    result = route(votes, act, trace=True)
+    poses, couplings, _ = mixtures.kmeans(votes[0].tolist(), act[0].tolist(), iterations, distance, temperature)
+    close(result.pose[0], poses)
+    assert result.trace is not None
+    close(result.trace.couplings[:, 0], couplings)
+
+
+@given(seeds, st.integers(2, 12), sizes, sizes, st.sampled_from([0.2, 1.0, 5.0]))
+def test_euclidean_kmeans_lowers_its_objective_at_every_iteration(
+    seed: int, I: int, J: int, D: int, temperature: float
+) -> None:
+    votes = 3 * normal(seed, 1, I, J, D)
+    route = routing.get("kmeans", iterations=8, temperature=temperature)
+    trace = route(votes, trace=True).trace
+    assert trace is not None
+    ours = [route.centre(coupling, votes) for coupling in trace.couplings]  # type: ignore[attr-defined]
+    values = [float(smooth_objective(votes, centre, temperature)) for centre in ours]
+    assert all(after <= before + 1e-9 * (1 + abs(before)) for before, after in pairwise(values))
+
+
+def test_a_cold_kmeans_is_the_ordinary_one() -> None:
+    votes, _ = example(0, 30, 3, 2)
+    trace = routing.get("kmeans", iterations=3, temperature=1e-6)(votes, trace=True).trace
+    assert trace is not None
+    assert ((trace.couplings[-1] < 1e-6) | (trace.couplings[-1] > 1 - 1e-6)).all()
+
+
+@given(seeds, st.integers(2, 5), sizes, sizes, st.integers(1, 4))
+def test_em_is_matrix_capsules_procedure(seed: int, I: int, J: int, D: int, iterations: int) -> None:
+    votes, act = example(seed, I, J, D)
+    params = {"use_cost": normal(seed + 2, J), "act_cost": normal(seed + 3, J)}
+    route = routing.get("em", iterations=iterations, inverse_temperature=0.5, min_variance=0.01)
+    result = route(votes, act, params=params, trace=True)
+    means, activations, posteriors = mixtures.em_diagonal(
+        votes[0].tolist(),
+        act[0].tolist(),
+        iterations,
+        0.5,
+        0.01,
+        *(params[k].tolist() for k in ("use_cost", "act_cost")),
+    )
+    close(result.pose[0], means)
+    close(result.act[0], activations)
+    assert result.trace is not None
+    close(result.trace.couplings[:, 0], posteriors)
+
+
+@given(seeds, st.integers(2, 6), sizes, st.integers(1, 3), st.integers(1, 4))
+def test_em_with_full_covariance(seed: int, I: int, J: int, D: int, iterations: int) -> None:
+    votes, act = example(seed, I, J, D)
+    result = routing.get("em", covariance="full", iterations=iterations, min_variance=0.05)(votes, act, trace=True)
+    means, mixing, posteriors, _ = mixtures.em_full(votes[0].tolist(), act[0].tolist(), iterations, 0.05)
+    close(result.pose[0], means, 1e-7)
+    close(result.act[0], mixing, 1e-7)
+    assert result.trace is not None
+    close(result.trace.couplings[:, 0], posteriors, 1e-7)
+
+
+@given(seeds, st.integers(6, 25), st.integers(2, 4), st.integers(1, 3), st.sampled_from([1e-9, 0.1]))
+def test_the_mixture_s_log_likelihood_never_decreases(seed: int, I: int, J: int, D: int, blur: float) -> None:
+    """In float64. With next to no blur it is the plain likelihood of the votes."""
+    votes = 2 * normal(seed, 1, I, J, D)
+    route = routing.get("em", covariance="full", iterations=10, min_variance=blur)
+    trace = route(votes, trace=True).trace
+    assert trace is not None
+    values = trace.logits[1:].logsumexp(dim=-1).sum(dim=(1, 2)).tolist()  # of the parameters of iterations 1 to 9
+    _, _, _, by_hand = mixtures.em_full(votes[0].tolist(), [1.0] * I, 4, blur)
+    assert values[:4] == pytest.approx(by_hand, rel=1e-6, abs=1e-6)
+    assert all(after >= before - 1e-8 * (1 + abs(before)) for before, after in pairwise(values))
+
+
+def test_em_s_child_activation_does_not_cancel() -> None:
+    """A parent's mean follows the present children; scaling *all* activations changes how active the parents are."""
+    votes = normal(0, 1, 6, 2, 3)
+    some = torch.tensor([[1.0, 1, 1, 0.01, 0.01, 0.01]], dtype=torch.float64)
+    route = routing.get("em", iterations=1, inverse_temperature=1.0)
+    first = votes[:, :3].mean(dim=1)
+    assert (route(votes, some).pose - first).norm() < 0.1
+    assert not torch.allclose(route(votes, some).act, route(votes, 0.5 * some).act)
+
+
+def test_em_s_posterior_is_normalised_over_all_positions() -> None:
+    edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    for covariance in ("diagonal", "full"):
+        trace = routing.get("em", covariance=covariance)(normal(0, 2, 2, 3, 4, 5), edges=edges, trace=True).trace
+        assert trace is not None
+        per_child = torch.zeros(3, 2, 4, dtype=torch.float64)
+        for p, k in ((p, k) for p in range(2) for k in range(3)):
+            per_child[:, :, edges[p, k]] += trace.couplings[:, :, p, k].sum(-1)
+        torch.testing.assert_close(per_child, torch.ones_like(per_child))
+
+
+@given(seeds, sizes, sizes, sizes)
+def test_self_attention(seed: int, I: int, J: int, D: int) -> None:
+    votes, act = example(seed, I, J, D)
+    prior = normal(seed + 2, I, J)
+    result = routing.get("self-attention")(votes, act, params={"prior": prior}, trace=True)
+    poses, couplings = onepass.self_attention(votes[0].tolist(), act[0].tolist(), prior.tolist())
+    close(result.pose[0], poses)
+    assert result.trace is not None
+    close(result.trace.couplings[0, 0], couplings)
+
+
+@given(seeds, sizes, sizes, sizes, st.integers(1, 4))
+def test_attention_uniform_and_the_fixed_point(seed: int, I: int, J: int, D: int, iterations: int) -> None:
+    votes, act = example(seed, I, J, D)
+    lists = votes[0].tolist(), act[0].tolist()
+    result = routing.get("attention", iterations=iterations)(votes, act, trace=True)
+    poses, attentions = onepass.attention(*lists, iterations)
+    close(result.pose[0], poses)
+    assert result.trace is not None
+    close(result.trace.couplings[:, 0], attentions)
+    close(routing.get("uniform")(votes, act).pose[0], onepass.uniform(*lists))
+    fixed = routing.get("dynamic", update="set", iterations=iterations)(votes, act)
+    close(fixed.pose[0], onepass.fixed_point(*lists, iterations))
+
+
+def test_uniform_is_dynamic_routing_with_one_iteration() -> None:
+    votes = normal(0, 2, 6, 3, 4)
+    torch.testing.assert_close(
+        routing.get("uniform")(votes).pose, routing.get("dynamic", iterations=1)(votes).pose, rtol=1e-12, atol=1e-14
+    )
+
+
+def test_the_fixed_point_is_one() -> None:
+    """Set to the agreement, the logits converge; added to, they grow without end."""
+    votes = 0.5 * normal(0, 1, 10, 3, 4)
+    many, more = (routing.get("dynamic", update="set", iterations=r)(votes).pose for r in (60, 61))
+    torch.testing.assert_close(many, more, rtol=1e-8, atol=1e-8)
+    grown = routing.get("dynamic", iterations=60)(votes, trace=True).trace
+    assert grown is not None
+    assert grown.logits[-1].abs().max() > 5 * grown.logits[10].abs().max()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("kmeans", {"distance": "cosine"}, 'distance must be "euclidean" or "inner"'),
+        ("kmeans", {"temperature": 0.0}, "temperature must be positive and finite"),
+        ("em", {"covariance": "spherical"}, 'covariance must be "diagonal" or "full"'),
+        ("em", {"min_variance": 0.0}, "min_variance must be positive"),
+        ("em", {"iterations": 0}, "iterations must be a whole number of at least 1"),
+        ("attention", {"iterations": 1.5}, "iterations must be a whole number of at least 1"),
+        ("dynamic", {"update": "replace"}, 'update must be "add" or "set"'),
+        ("uniform", {"squash": "softmax"}, "unknown squash 'softmax'"),
+        ("self-attention", {"squash": "power:0.5"}, "a squash's power must lie between 1 and 8"),
+        ("uniform", {"iterations": 3}, "unknown option of uniform routing 'iterations'"),
+    ],
+)
+def test_bad_options_are_one_sentence(name: str, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        routing.get(name, **options)
