@@ -5,18 +5,35 @@ import torch
 
 import capsnet
 from capsnet import functional as F
-from capsnet.models import describe, model_options
+from capsnet.models import TextModel, describe, model_options
 
 SMALL = {
     "capsnet": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
     "capsnet-small": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
     "baseline-cnn": {"channels": (4, 4, 4), "widths": (8, 8)},
     "cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},
+    "efficient-capsnet": {"channels": (4, 4, 4, 16), "decoder_widths": (8, 9)},
+    "capsnet-image": {"image_size": (28, 28), "in_channels": 1, "width": 16, "primary_types": 2, "decoder_width": 8},
+    "matrix-capsnet": {"widths": (4, 2, 2, 2)},
+    "matrix-capsnet-small": {"widths": (4, 2, 2, 2)},
+    "text-capsnet": {"vocabulary": 30, "embedding": 8, "channels": 8},
+    "text-cnn": {"vocabulary": 30, "embedding": 8, "channels": 8},
 }
 
 
 def build(name: str, **options) -> capsnet.Model:
+    if "vocabulary" in model_options(name) and "image_size" in options:  # a text is one row, of words
+        options |= {"image_size": (1, options["image_size"][1]), "in_channels": 1}
     return capsnet.create_model(name, **(SMALL.get(name, {}) | options)).eval()
+
+
+def example_inputs(model: capsnet.Model, B: int) -> torch.Tensor:
+    """A batch of what the model takes: pictures, or word numbers with padding after every other text."""
+    if not isinstance(model, TextModel):
+        return torch.rand(B, model.in_channels, *model.image_size)
+    words = torch.randint(1, model.vocabulary, (B, model.image_size[1]))
+    words[1::2, words.shape[1] // 2 :] = 0
+    return words
 
 
 def test_the_papers_parameter_counts() -> None:
@@ -51,7 +68,7 @@ def test_the_papers_shapes() -> None:
 @pytest.mark.parametrize(("B", "C", "size", "J"), [(1, 1, (28, 28), 10), (3, 3, (21, 30), 2), (2, 2, (17, 17), 1)])
 def test_every_model_answers_the_same_way(name: str, B: int, C: int, size: tuple[int, int], J: int) -> None:
     model = build(name, in_channels=C, image_size=size, num_classes=J)
-    images = torch.rand(B, C, *size)
+    images = example_inputs(model, B)
     labels = torch.arange(B) % J
     for given in (None, labels, torch.nn.functional.one_hot(labels, J)):
         output = model(images, given)
@@ -74,7 +91,7 @@ def test_every_model_is_described_rebuilt_and_independent_of_its_neighbours(name
     assert set(model.config) == {"name", *model_options(name)}
     again = capsnet.create_model(**model.config)
     assert [p.shape for p in again.parameters()] == [p.shape for p in model.parameters()]
-    images = torch.rand(4, 1, 28, 28)
+    images = example_inputs(model, 4)
     together = model(images).lengths
     alone = torch.cat([model(images[b : b + 1]).lengths for b in range(4)])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
@@ -83,7 +100,7 @@ def test_every_model_is_described_rebuilt_and_independent_of_its_neighbours(name
 @pytest.mark.parametrize("name", capsnet.list_models())
 def test_every_model_compiles(name: str) -> None:
     model = build(name)
-    images = torch.rand(2, 1, 28, 28)
+    images = example_inputs(model, 2)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(images).lengths, model(images).lengths)
 
@@ -91,7 +108,7 @@ def test_every_model_compiles(name: str) -> None:
 @pytest.mark.parametrize("name", capsnet.list_models())
 def test_every_model_learns_eight_images(name: str) -> None:
     model = build(name, num_classes=2).train()
-    images, labels = torch.rand(8, 1, 28, 28), torch.arange(8) % 2
+    images, labels = example_inputs(model, 8), torch.arange(8) % 2
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     first = last = 0.0
     for step in range(60):

@@ -1,7 +1,19 @@
 """Layers: modules that own weights and call a routing."""
 
-from capsnet.layers.decoder import DenseDecoder
+from capsnet.layers.conv import ClassCaps, ConvCaps
+from capsnet.layers.decoder import ConvDecoder, DenseDecoder
 from capsnet.layers.dense import DenseCaps
 from capsnet.layers.primary import PrimaryCaps
+from capsnet.layers.shared import SharedCaps
+from capsnet.layers.stem import ResidualStem
 
-__all__ = ["DenseCaps", "DenseDecoder", "PrimaryCaps"]
+__all__ = [
+    "ClassCaps",
+    "ConvCaps",
+    "ConvDecoder",
+    "DenseCaps",
+    "DenseDecoder",
+    "PrimaryCaps",
+    "ResidualStem",
+    "SharedCaps",
+]

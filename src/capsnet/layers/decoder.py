@@ -4,7 +4,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
+
+from capsnet.layers._pyramid import pyramid, strides
 
 
 class DenseDecoder(nn.Module):
@@ -27,3 +30,45 @@ class DenseDecoder(nn.Module):
 
     def forward(self, poses: Tensor) -> Tensor:
         return self.layers(poses.flatten(1)).unflatten(1, self.picture)
+
+
+class ConvDecoder(nn.Module):
+    """A small map drawn from the poses, then convolved and upsampled, doubling after doubling, to the picture.
+
+    The dense decoder has a weight for each pixel and hidden unit: 154 million at 224 x 224 x 3. Here the number of
+    weights grows with the *logarithm* of the size. Upsampling repeats the nearest neighbour: a transposed convolution,
+    whose strides overlap, leaves chequerboards (Odena, Dumoulin, Olah, Distill 2016). The last doubling is a sub-pixel
+    convolution (Shi et al. 2016, arXiv 1609.05158): the colours of 2 x 2 pixels come from one position of the map
+    before. Convolving a full-sized map to three colours took most of the decoder's time at 224 x 224.
+
+    ``maps`` channels lie on the smallest map; they are halved with each doubling of the size, down to an eighth.
+    ``hidden`` units between poses and map keep the weights from growing with classes times map.
+
+    Shapes: masked poses (B, J, D) -> pictures (B, C, H, W) in [0, 1].
+    """
+
+    def __init__(
+        self, parents: int, dim: int, channels: int, height: int, width: int, hidden: int = 128, maps: int = 64
+    ) -> None:
+        super().__init__()
+        sizes = pyramid(height, width, largest=8)[::-1]  # the smallest first
+        self.picture = (channels, height, width)
+        self.start = (maps, *sizes[0])
+        self.dense = nn.Sequential(
+            nn.Linear(parents * dim, hidden), nn.ReLU(), nn.Linear(hidden, math.prod(self.start)), nn.ReLU()
+        )
+        before = sizes[-2] if len(sizes) > 1 else sizes[-1]  # the last map, which the picture is made of
+        self.pixels = strides(sizes[-1], before)  # of the picture per position of that map, along y and x
+        counts = [max(maps >> step, maps // 8, 1) for step in range(max(len(sizes) - 1, 1))]
+        blocks: list[nn.Module] = []
+        for size, (inputs, outputs) in zip(sizes[1:-1], pairwise(counts), strict=True):
+            blocks += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.Upsample(size)]
+        self.layers = nn.Sequential(*blocks, nn.Conv2d(counts[-1], channels * math.prod(self.pixels), 3, padding=1))
+
+    def forward(self, poses: Tensor) -> Tensor:
+        C, H, W = self.picture
+        small = self.dense(poses.flatten(1)).unflatten(1, self.start)  # (B, maps, h, w)
+        small = small.contiguous(memory_format=torch.channels_last)  # faster
+        parts = self.layers(small).unflatten(1, (C, *self.pixels))  # (B, C, p, q, h, w)
+        drawn = parts.permute(0, 1, 4, 2, 5, 3).flatten(4, 5).flatten(2, 3)  # (B, C, h * p, w * q)
+        return torch.sigmoid(drawn[:, :, :H, :W])

@@ -4,6 +4,10 @@ from capsnet.models._registry import create_model, describe, list_models, model_
 from capsnet.models.base import Loss, Model, Output
 from capsnet.models.capsnet import CapsNet
 from capsnet.models.cnn import CNN
+from capsnet.models.efficient import EfficientCapsNet
+from capsnet.models.image import ImageCapsNet
+from capsnet.models.matrix import MatrixCapsNet
+from capsnet.models.text import TextCapsNet, TextCNN, TextModel
 
 register("capsnet", CapsNet, "the paper's network: conv 9x9x256, 1152 primary capsules, dynamic routing, decoder")
 register(
@@ -23,13 +27,38 @@ register(
     widths=(328, 192),
     pool=True,
 )
+register(
+    "efficient-capsnet",
+    EfficientCapsNet,
+    "Efficient-CapsNet: 16 primary capsules, self-attention routing, 161,824 parameters before the decoder",
+)
+register(
+    "capsnet-image", ImageCapsNet, "capsules on a residual stem, convolutional decoder: for photos up to 224 x 224"
+)
+register("matrix-capsnet", MatrixCapsNet, "matrix capsules: 4x4 poses, convolutional capsules, EM routing, full width")
+register(
+    "matrix-capsnet-small",
+    MatrixCapsNet,
+    "the same network with 8 types of capsules per layer: for a CPU",
+    widths=(32, 8, 8, 8),
+)
+register("text-capsnet", TextCapsNet, "for texts of any length: n-grams as capsules, routed by shared matrices")
+register(
+    "text-cnn", TextCNN, "the same n-grams, max-pooled over the text, and a linear layer: the plain network for texts"
+)
 
 __all__ = [
     "CNN",
     "CapsNet",
+    "EfficientCapsNet",
+    "ImageCapsNet",
     "Loss",
+    "MatrixCapsNet",
     "Model",
     "Output",
+    "TextCNN",
+    "TextCapsNet",
+    "TextModel",
     "create_model",
     "describe",
     "list_models",

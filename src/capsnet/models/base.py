@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from capsnet.routing import Trace
+from capsnet.routing import Routing, Trace, get, option_names
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]  # what create_model refuses to take less of
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -83,3 +83,16 @@ class Model(nn.Module):
         own = next(self.parameters()).dtype
         if images.dtype != own and not torch.is_autocast_enabled(images.device.type):
             raise ValueError(f"expected images of {own}, as the weights are, got {images.dtype}")
+
+
+def build_routing(
+    name: str, iterations: int | None = None, squash: str | None = None, options: dict[str, Any] | None = None
+) -> Routing:
+    """A model's routing. ``iterations`` and ``squash`` go to routings that have them; asked of one that has not, the
+    iterations are an error (a number that does nothing misleads), the squash is the layers' alone."""
+    told = dict(options or {})
+    if iterations is not None:
+        told["iterations"] = iterations
+    if squash is not None and "squash" in option_names(name):
+        told.setdefault("squash", squash)
+    return get(name, **told)

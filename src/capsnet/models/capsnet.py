@@ -2,16 +2,14 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from capsnet import functional as F
 from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
-from capsnet.models.base import Count, Loss, Model, Output, Positive, Share
-from capsnet.routing import get
+from capsnet.models._decoding import DecodingModel
+from capsnet.models.base import Count, Output, Positive, Share, build_routing
 
 
-class CapsNet(Model):
+class CapsNet(DecodingModel):
     """Convolution, primary capsules, one capsule per class, and a decoder that draws what the class capsule says.
 
     The defaults are the paper's: conv 9x9x256, 32 types of 8-D capsules from a 9x9 stride-2 convolution, classes as
@@ -25,6 +23,7 @@ class CapsNet(Model):
         decoder: whether to build the reconstruction network.
         reconstruction_weight: factor of the *summed* squared error in the loss.
         primary_scale: factor before the primary capsules' squash; the authors' code has 1 / primary_types there.
+        squash: one of ``functional.get_squash`` for primary and class capsules; None leaves each its own default.
     """
 
     def __init__(
@@ -42,13 +41,16 @@ class CapsNet(Model):
         primary_types: Count = 32,
         primary_dim: Count = 8,
         primary_scale: Positive = 1.0,
+        squash: str | None = None,
         pose_dim: Count = 16,
         decoder_widths: tuple[Count, ...] = (512, 1024),
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         self.reconstruction_weight = reconstruction_weight
         self.conv = nn.Conv2d(in_channels, conv_channels, kernel_size)
-        self.primary = PrimaryCaps(conv_channels, primary_types, primary_dim, kernel_size, 2, primary_scale)
+        self.primary = PrimaryCaps(
+            conv_channels, primary_types, primary_dim, kernel_size, 2, primary_scale, squash or "paper"
+        )
         height, width = self.image_size
         least = 2 * kernel_size - 1
         if min(height, width) < least:
@@ -58,8 +60,8 @@ class CapsNet(Model):
             )
         self.grid = self.primary.grid(height - kernel_size + 1, width - kernel_size + 1)  # (H', W', types)
         children = self.grid[0] * self.grid[1] * self.grid[2]
-        options = dict(routing_options or {}) | ({} if iterations is None else {"iterations": iterations})
-        self.classes = DenseCaps(children, num_classes, primary_dim, pose_dim, get(routing, **options))
+        route = build_routing(routing, iterations, squash, routing_options)
+        self.classes = DenseCaps(children, num_classes, primary_dim, pose_dim, route)
         self.decoder = (
             DenseDecoder(num_classes, pose_dim, in_channels, height, width, decoder_widths) if decoder else None
         )
@@ -67,36 +69,4 @@ class CapsNet(Model):
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
         children = self.primary.after(self.conv, images)  # (B, I, 8)
-        poses, lengths, history = self.classes(children, trace=trace)  # (B, J, 16), (B, J)
-        drawn = None if self.decoder is None else self.draw(F.mask_capsules(poses, labels))
-        return Output(
-            lengths=lengths,
-            poses=poses,
-            reconstruction=drawn,
-            trace=None if history is None else history._replace(grid=self.grid),
-        )
-
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
-        """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1]."""
-        parts = {"margin": F.margin_loss(output.lengths, targets, weights=weights)}
-        if output.reconstruction is not None:
-            parts["reconstruction"] = F.reconstruction_loss(
-                output.reconstruction, images, self.reconstruction_weight, weights=weights
-            )
-        return Loss(torch.stack(list(parts.values())).sum(), parts)
-
-    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        if self.decoder is None:
-            return super().decode(poses, classes)
-        if classes.ndim not in (1, 2) or classes.shape[0] != poses.shape[0]:
-            B = poses.shape[0]
-            raise ValueError(f"classes must have shape ({B},) or ({B}, K), got {tuple(classes.shape)}")
-        chosen = F.multi_hot(classes.reshape(-1), self.num_classes).reshape(*classes.shape, self.num_classes)
-        return self.draw(F.mask_capsules(poses, chosen))
-
-    def draw(self, masked: Tensor) -> Tensor:
-        """Masked capsules (B, J, D) or (B, K, J, D) as pictures (B, C, H, W) or (B, K, C, H, W)."""
-        assert self.decoder is not None
-        if masked.ndim == 3:
-            return self.decoder(masked)
-        return self.decoder(masked.flatten(0, 1)).unflatten(0, masked.shape[:2])
+        return self.answer(self.classes(children, trace=trace), labels)

@@ -1,0 +1,50 @@
+"""Two kinds of pose, and how weights turn each into votes.
+
+A *vector* pose is mapped linearly, vote = W u. A *matrix* pose is a 4x4 matrix M, stored as its 16 numbers row by row,
+and multiplied from the right, vote = M W: composing the child's frame with its place in the parent takes 16 weights
+instead of 256.
+"""
+
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from capsnet._names import check_name
+
+Pose: TypeAlias = Literal["vector", "matrix"]
+SIDE = 4  # of a matrix pose
+
+
+def empty_weight(children: int, parents: int, in_dim: int, out_dim: int, pose: Pose) -> nn.Parameter:
+    """Weights (K, J, D', D) for vectors, (K, J, 4, 4) for matrices, to be filled by ``start_weight``."""
+    check_name("kind of pose", pose, ("vector", "matrix"))
+    if pose == "matrix":
+        if (in_dim, out_dim) != (SIDE * SIDE, SIDE * SIDE):
+            raise ValueError(f"matrix poses have 16 dimensions, got in_dim={in_dim} and out_dim={out_dim}")
+        in_dim = out_dim = SIDE
+    return nn.Parameter(torch.empty(children, parents, out_dim, in_dim))
+
+
+def start_weight(weight: Tensor, pose: Pose) -> None:
+    """Vectors: N(0, 0.1^2), as ``DenseCaps``. Matrices: N(0, 1/4), which keeps the size of a pose in its vote."""
+    nn.init.normal_(weight, std=SIDE**-0.5 if pose == "matrix" else 0.1)
+
+
+def child_dim(weight: Tensor, pose: Pose) -> int:
+    return SIDE * SIDE if pose == "matrix" else weight.shape[3]
+
+
+def cast_votes(children: Tensor, weight: Tensor, pose: Pose) -> Tensor:
+    """Children (K, N, D), weights of K children -> votes (K, N, J, D'), by one batched matrix product.
+
+    M W for a row-by-row M is one product with a block-diagonal 16 x 16 matrix: four times the multiplications, but
+    half the time, because the votes come out in their final order and need not be copied.
+    """
+    K, J = weight.shape[:2]
+    if pose == "matrix":
+        rows = torch.eye(SIDE, dtype=weight.dtype, device=weight.device)
+        linear = torch.einsum("rs,kjmc->krmjsc", rows, weight).reshape(K, SIDE * SIDE, -1)  # (K, 16, J * 16)
+    else:
+        linear = weight.permute(0, 3, 1, 2).flatten(2)  # (K, D, J * D')
+    return torch.bmm(children, linear).unflatten(2, (J, -1))

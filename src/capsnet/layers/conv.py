@@ -1,0 +1,195 @@
+"""Convolutional capsules: parents that see a patch of children, with weights shared over positions.
+
+Hinton, Sabour, Frosst, *Matrix capsules with EM routing*, ICLR 2018. Capsules lie on a grid: poses (B, H, W, T, D) and
+activations (B, H, W, T) of T types; flattened, children are ordered (y, x, type). A pose is a vector or a 4x4 matrix
+of 16 numbers, row by row.
+
+The votes dominate the memory: B x H' x W' x K*K*T x T' x D' numbers, K*K / stride^2 times those of a 1x1 window. Making
+them needs nothing else of that size; what the routing needs on top is its own business.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from capsnet.layers._learned import learned_tensors, reset_learned
+from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight, start_weight
+from capsnet.routing import Routed, Routing, get
+
+
+class ConvCaps(nn.Module):
+    """Capsules of ``out_types`` types at each position of a K x K window that moves by ``stride``, without padding.
+
+    Neighbouring windows overlap, and a child divides itself among *all* its parents, at every position that sees it:
+    without this competition across positions a convolutional layer hardly routes at all.
+
+    Args:
+        in_types, out_types: types of children T and of parents T'.
+        kernel_size, stride: of the window.
+        in_dim, out_dim: dimensions of vector poses; matrix poses have 16.
+        pose: "vector" or "matrix".
+        routing: a name or a routing object.
+
+    Shapes: poses (B, H, W, T, D), act (B, H, W, T) -> pose (B, H', W', T', D'), act (B, H', W', T') with
+    H' = (H - K) // stride + 1. A trace keeps the routing's own shapes, (R, B, H' * W', K*K*T, T').
+    """
+
+    def __init__(
+        self,
+        in_types: int,
+        out_types: int,
+        kernel_size: int = 3,
+        stride: int = 1,
+        in_dim: int = 16,
+        out_dim: int = 16,
+        pose: Pose = "vector",
+        routing: str | Routing = "dynamic",
+    ) -> None:
+        super().__init__()
+        self.routing = get(routing)
+        self.in_types, self.kernel_size, self.stride = in_types, kernel_size, stride
+        children = kernel_size * kernel_size * in_types
+        self.weight = empty_weight(children, out_types, in_dim, out_dim, pose)  # (K*K*T, T', D', D) or (.., 4, 4)
+        self.pose: Pose = pose
+        self.routing_params = learned_tensors(self.routing, out_types, out_dim, children)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The weights as ``start_weight`` says; the routing's tensors as it starts them."""
+        start_weight(self.weight, self.pose)
+        reset_learned(self.routing, self.routing_params)
+
+    def grid(self, height: int, width: int) -> tuple[int, int, int]:
+        """(H', W', T') of the parents that an H x W grid of children has."""
+        if min(height, width) < self.kernel_size:
+            window = f"{self.kernel_size}x{self.kernel_size}"
+            raise ValueError(f"a grid of {height} x {width} capsules is too small for a {window} window")
+        down, right = ((size - self.kernel_size) // self.stride + 1 for size in (height, width))
+        return down, right, self.weight.shape[1]
+
+    def edges(self, height: int, width: int, device: torch.device | None = None) -> Tensor:
+        """(P, K*K*T): which children, numbered in the order (y, x, type), each position sees.
+
+        Made anew for each call: it is far cheaper than the votes, and a copy kept from inference mode could not be
+        used in training.
+        """
+        numbers = torch.arange(height * width * self.in_types, device=device)
+        windows = _windows(numbers.view(1, height, width, self.in_types, 1), self.kernel_size, self.stride)
+        return windows.reshape(-1, self.weight.shape[0])
+
+    def votes(self, poses: Tensor) -> Tensor:
+        """(B, H, W, T, D) -> (B, P, K*K*T, T', D'), as one matrix product per child of a window."""
+        T, D = self.in_types, child_dim(self.weight, self.pose)
+        if poses.ndim != 5 or poses.shape[3:] != (T, D):
+            raise ValueError(f"expected poses of shape (B, H, W, {T}, {D}), got {tuple(poses.shape)}")
+        B, H, W = poses.shape[:3]
+        down, right, _ = self.grid(H, W)
+        windows = _windows(poses, self.kernel_size, self.stride)  # (B, H', W', K, K, T, D)
+        children = windows.permute(3, 4, 5, 0, 1, 2, 6).reshape(-1, B * down * right, D)  # (K*K*T, B * P, D)
+        return cast_votes(children, self.weight, self.pose).unflatten(1, (B, down * right)).permute(1, 2, 0, 3, 4)
+
+    def forward(self, poses: Tensor, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+        votes = self.votes(poses)
+        H, W = poses.shape[1:3]
+        check_presence(act, poses)
+        pose, presence, history = self.routing(
+            votes,
+            None if act is None else act.flatten(1),
+            edges=self.edges(H, W, poses.device),
+            params=dict(self.routing_params.items()),
+            trace=trace,
+        )  # (B, P, T', D'), (B, P, T')
+        down, right, _ = self.grid(H, W)
+        return Routed(pose.unflatten(1, (down, right)), presence.unflatten(1, (down, right)), history)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.in_types} -> {self.weight.shape[1]} types of {self.pose} capsules, "
+            f"kernel_size={self.kernel_size}, stride={self.stride}, {self.routing}"
+        )
+
+
+class ClassCaps(nn.Module):
+    """One capsule per class, seen by every child of the grid, with weights shared over positions.
+
+    A shared matrix cannot know where its child lies, so the child's place is added to its votes (*coordinate
+    addition*): the centre of its cell, ((y + 1/2) / H, (x + 1/2) / W), goes to the first two entries of a vector vote
+    and, as the paper has it, to the first two of the right-hand column of a matrix vote, where a pose keeps its
+    translation.
+
+    Args:
+        in_types, classes: types of children T and number of parents J.
+        in_dim, out_dim, pose, routing: as in ``ConvCaps``. A learned tensor of the routing whose shape depends on the
+            number of children is left out, which makes it neutral: the grid may have any size.
+
+    Shapes: poses (B, H, W, T, D), act (B, H, W, T) -> pose (B, J, D'), act (B, J); the trace's grid is (H, W, T).
+    """
+
+    def __init__(
+        self,
+        in_types: int,
+        classes: int,
+        in_dim: int = 16,
+        out_dim: int = 16,
+        pose: Pose = "vector",
+        routing: str | Routing = "dynamic",
+    ) -> None:
+        super().__init__()
+        if out_dim < 2:
+            raise ValueError(f"a place has two coordinates: votes need out_dim of at least 2, got {out_dim}")
+        self.routing = get(routing)
+        self.weight = empty_weight(in_types, classes, in_dim, out_dim, pose)  # (T, J, D', D) or (T, J, 4, 4)
+        self.pose: Pose = pose
+        self.routing_params = learned_tensors(self.routing, classes, out_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The weights as ``start_weight`` says; the routing's tensors as it starts them."""
+        start_weight(self.weight, self.pose)
+        reset_learned(self.routing, self.routing_params)
+
+    def coordinates(self, height: int, width: int) -> Tensor:
+        """(H, W, D'): what is added to the votes of the children in each cell."""
+        D = SIDE * SIDE if self.pose == "matrix" else self.weight.shape[2]
+        row, column = (SIDE - 1, 2 * SIDE - 1) if self.pose == "matrix" else (0, 1)
+        unit = torch.eye(D, dtype=self.weight.dtype, device=self.weight.device)
+        centres = [(torch.arange(size, dtype=unit.dtype, device=unit.device) + 0.5) / size for size in (height, width)]
+        return centres[0].view(-1, 1, 1) * unit[row] + centres[1].view(1, -1, 1) * unit[column]
+
+    def votes(self, poses: Tensor) -> Tensor:
+        """(B, H, W, T, D) -> (B, H * W * T, J, D'), as one matrix product per type."""
+        T, D = self.weight.shape[0], child_dim(self.weight, self.pose)
+        if poses.ndim != 5 or poses.shape[3:] != (T, D):
+            raise ValueError(f"expected poses of shape (B, H, W, {T}, {D}), got {tuple(poses.shape)}")
+        B, H, W = poses.shape[:3]
+        children = poses.permute(3, 0, 1, 2, 4).reshape(T, B * H * W, D)
+        votes = cast_votes(children, self.weight, self.pose).unflatten(1, (B, H, W))  # (T, B, H, W, J, D')
+        placed = votes + self.coordinates(H, W).unsqueeze(2).to(votes.dtype)
+        return placed.permute(1, 2, 3, 0, 4, 5).flatten(1, 3)
+
+    def forward(self, poses: Tensor, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+        votes = self.votes(poses)
+        check_presence(act, poses)
+        routed = self.routing(
+            votes,
+            None if act is None else act.flatten(1),
+            params=dict(self.routing_params.items()),
+            trace=trace,
+        )
+        if routed.trace is None:
+            return routed
+        H, W, T = poses.shape[1:4]
+        return routed._replace(trace=routed.trace._replace(grid=(H, W, T)))
+
+    def extra_repr(self) -> str:
+        T, J = self.weight.shape[:2]
+        return f"{T} types -> {J} classes of {self.pose} capsules, {self.routing}"
+
+
+def check_presence(act: Tensor | None, poses: Tensor) -> None:
+    if act is not None and act.shape != poses.shape[:4]:
+        raise ValueError(f"act must have shape (B, H, W, T) = {tuple(poses.shape[:4])}, got {tuple(act.shape)}")
+
+
+def _windows(grid: Tensor, kernel: int, stride: int) -> Tensor:
+    """(B, H, W, T, D) -> (B, H', W', K, K, T, D), a view: the children of each position's window."""
+    return grid.unfold(1, kernel, stride).unfold(2, kernel, stride).permute(0, 1, 2, 5, 6, 3, 4)

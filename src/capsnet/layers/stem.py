@@ -1,0 +1,82 @@
+"""A residual convolutional stem: from images of any size to a small map for capsules to stand on.
+
+Capsules vote once per position, so their cost grows with the map, and a 9x9 convolution of a large photo leaves a large
+map. Photographs are therefore first taken down to a few positions by residual blocks (He et al. 2016, arXiv
+1512.03385), as the capsule networks that work on photographs do (Tsai et al. 2020, arXiv 2002.04764).
+
+Few images are not enough to learn that light and background are not the object, so a stem sees each image twice: as it
+is, since colour may be what tells the classes apart, and standardised by its own mean and contrast, channel by channel.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from capsnet.layers._pyramid import pyramid, strides
+
+LARGEST = 10  # positions per side of the final map; a longer side is halved, so halved ones end at 6 to 10
+FAINT = 1e-3  # added to the variance of a channel: the noise of a blank image is not blown up to a picture
+ENTRY = 80  # pixels; a larger image is halved by the first convolution already, where a block costs the most
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions around a shortcut: relu(x + f(x)), each convolution followed by BatchNorm.
+
+    The second BatchNorm starts at zero, so a fresh block passes its input on and a deep stem trains like a shallow one.
+    The shortcut averages before its 1x1 convolution, which with a stride would throw three pixels of four away (He et
+    al. 2019, arXiv 1812.01187), and whose strided gradient oneDNN gets wrong for few channels, channels last: it writes
+    past its workspace (oneDNN issue 6035).
+
+    Shapes: (B, C, H, W) -> (B, outputs, H / stride, W / stride), rounded up.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: tuple[int, int]) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        nn.init.zeros_(self.norm2.weight)
+        self.shortcut = nn.Sequential(
+            nn.AvgPool2d(stride, ceil_mode=True), nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
+        return (y + self.shortcut(x)).relu()
+
+
+class ResidualStem(nn.Module):
+    """A convolution of both views, then one residual block per halving until the longer side has at most 10 positions.
+
+    The last map has ``channels`` channels; each earlier one, four times its area, half as many, down to an eighth: so a
+    doubling of the image's size adds one cheap block instead of making all of them dearer.
+
+    Shapes: (B, C, H, W) -> (B, channels, *grid), ``grid`` = (h, w).
+    """
+
+    def __init__(self, in_channels: int, height: int, width: int, channels: int = 128) -> None:
+        super().__init__()
+        sizes = pyramid(height, width, LARGEST)
+        stages = sizes[1:] if max(height, width) > ENTRY else sizes
+        counts = [max(channels >> step, channels // 8, 1) for step in range(len(stages))][::-1]
+        self.grid = stages[-1]
+        self.entry = nn.Sequential(
+            nn.Conv2d(2 * in_channels, counts[0], 3, strides(sizes[0], stages[0]), padding=1, bias=False),
+            nn.BatchNorm2d(counts[0]),
+            nn.ReLU(),
+        )
+        steps = zip(pairwise(counts), pairwise(stages), strict=True)
+        self.blocks = nn.Sequential(*(Block(*outer, strides(*shrink)) for outer, shrink in steps))
+
+    def forward(self, images: Tensor) -> Tensor:
+        seen = both_views(images)
+        # channels last takes less time on a CPU
+        return self.blocks(self.entry(seen.contiguous(memory_format=torch.channels_last)))
+
+
+def both_views(images: Tensor) -> Tensor:
+    """Images in [0, 1] centred, then standardised: (B, C, H, W) -> (B, 2 * C, H, W)."""
+    variance, mean = torch.var_mean(images, dim=(2, 3), correction=0, keepdim=True)
+    return torch.cat([images - 0.5, (images - mean) * (variance + FAINT).rsqrt()], dim=1)

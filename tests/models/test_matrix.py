@@ -1,0 +1,150 @@
+"""Matrix capsules: the paper's size, the spread loss by hand, and a margin that resumes exactly."""
+
+import pytest
+import torch
+
+import capsnet
+from capsnet.functional import spread_loss, spread_margin
+from capsnet.models import MatrixCapsNet
+
+TINY = {"widths": (4, 2, 3, 2), "num_classes": 3, "image_size": (19, 21)}
+
+
+def build(**options) -> MatrixCapsNet:
+    model = capsnet.create_model("matrix-capsnet-small", **(TINY | options))
+    assert isinstance(model, MatrixCapsNet)
+    return model
+
+
+def test_spread_loss_by_hand() -> None:
+    activations, targets = torch.rand(5, 4), torch.tensor([0, 3, 1, 1, 2])
+    expected = 0.0
+    for a, t in zip(activations.tolist(), targets.tolist(), strict=True):
+        expected += sum(max(0.0, 0.5 - (a[t] - a[i])) ** 2 for i in range(4) if i != t) / 5
+    torch.testing.assert_close(spread_loss(activations, targets, 0.5), torch.tensor(expected))
+
+
+def test_spread_loss_holds_each_present_class_against_each_absent_one() -> None:
+    activations = torch.tensor([[0.9, 0.5, 0.3, 0.6]])
+    present = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
+    pairs = [0.4, 0.6, 0.1, 0.3]  # 0.9 and 0.6, each minus 0.5 and minus 0.3
+    expected = torch.tensor(sum(max(0.0, 0.5 - ahead) ** 2 for ahead in pairs))
+    torch.testing.assert_close(spread_loss(activations, present, 0.5), expected)
+    for nothing_to_hold_apart in (torch.zeros(1, 4), torch.ones(1, 4)):
+        assert spread_loss(activations, nothing_to_hold_apart, 0.5) == 0
+
+
+def test_spread_loss_is_zero_beyond_the_margin_and_squared_within() -> None:
+    assert spread_loss(torch.tensor([[0.95, 0.04]]), torch.tensor([0]), 0.9) == 0
+    torch.testing.assert_close(spread_loss(torch.tensor([[0.5, 0.5]]), torch.tensor([0]), 0.9), torch.tensor(0.81))
+
+
+def test_spread_loss_counts_examples_by_their_weights() -> None:
+    activations, targets = torch.rand(3, 4), torch.tensor([0, 3, 1])
+    each = torch.stack([spread_loss(activations[b : b + 1], targets[b : b + 1], 0.9) for b in range(3)])
+    weights = torch.tensor([0.0, 1.0, 2.5])
+    torch.testing.assert_close(spread_loss(activations, targets, 0.9, weights=weights), (each * weights).mean())
+    model = build()
+    images = torch.rand(3, 1, 19, 21)
+    output = model(images)
+    assert model.loss(output, targets % 3, images, torch.zeros(3)).total == 0
+
+
+def test_wrong_spread_losses_are_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"activations must have shape \(B, J\), got \(3,\)"):
+        spread_loss(torch.rand(3), torch.tensor([0]))
+    with pytest.raises(ValueError, match="3 examples but 2 targets"):
+        spread_loss(torch.rand(3, 4), torch.tensor([0, 1]))
+
+
+def test_the_margin_grows_from_0_2_to_0_9() -> None:
+    margins = spread_margin(torch.linspace(0, 1, 101))
+    torch.testing.assert_close(margins[[0, -1]], torch.tensor([0.2, 0.9]))
+    assert (margins.diff() > 0).all()
+    official = 0.2 + 0.79 * torch.sigmoid(14 * torch.linspace(0, 1, 101) - 4)  # ends at 0.99
+    assert (margins - official).abs().max() < 0.1
+
+
+def test_only_training_steps_widen_the_margin_and_resuming_goes_on_where_it_stood() -> None:
+    images, labels = torch.rand(4, 1, 19, 21), torch.tensor([0, 1, 2, 0])
+    model = build(margin_steps=4)
+    output = model.eval()(images)
+    first = model.loss(output, labels, images).total
+    torch.testing.assert_close(first, spread_loss(output.lengths, labels, 0.2))
+    assert model.loss(output, labels, images).total == first
+    model.train()
+    losses = [model.loss(output, labels, images).total.item() for _ in range(3)]
+    resumed = build(margin_steps=4)
+    resumed.load_state_dict(model.state_dict())
+    resumed.train()
+    for _ in range(3):
+        now = model.loss(output, labels, images).total
+        assert resumed.loss(output, labels, images).total == now
+        losses.append(now.item())
+    assert losses[:5] == sorted(losses[:5])
+    assert losses[0] == first
+    torch.testing.assert_close(losses[4], spread_loss(output.lengths, labels, 0.9).item())
+    assert losses[5] == losses[4]
+
+
+def test_the_paper_s_size() -> None:
+    """The paper says 310 K for smallNORB's two 32 x 32 images and five classes."""
+    model = capsnet.create_model("matrix-capsnet", image_size=(32, 32), in_channels=2, num_classes=5)
+    assert model.num_parameters() == 317_194
+    assert {name: tuple(p.shape) for name, p in model.named_parameters() if p.ndim > 1} == {
+        "conv.weight": (32, 2, 5, 5),
+        "poses.weight": (512, 32, 1, 1),
+        "presence.weight": (32, 32, 1, 1),
+        "first.weight": (288, 32, 4, 4),
+        "second.weight": (288, 32, 4, 4),
+        "classes.weight": (32, 5, 4, 4),
+    }
+
+
+def test_a_primary_capsule_s_numbers_come_from_one_position() -> None:
+    model = build()
+    seen = []
+    model.first.register_forward_hook(lambda _, given, __: seen.append(given))
+    images = torch.rand(2, 1, 19, 21)
+    model(images)
+    poses, presence = seen[0]
+    maps = torch.relu(model.conv(images))
+    assert poses.shape == (2, 8, 9, 2, 16)
+    for t in range(2):
+        torch.testing.assert_close(poses[:, :, :, t, 5], model.poses(maps)[:, t * 16 + 5])
+        torch.testing.assert_close(presence[..., t], model.presence(maps)[:, t].sigmoid())
+
+
+@pytest.mark.parametrize("routing", ["em", "dynamic", "uniform"])
+def test_other_routings_and_the_trace(routing: str) -> None:
+    model = build(routing=routing, iterations=None)
+    output = model(torch.rand(2, 1, 19, 21), trace=True)
+    assert output.trace is not None
+    assert output.trace.grid == (1, 2, 2)
+    assert output.trace.couplings.shape[1:] == (2, 4, 3)
+    assert output.poses is not None
+    assert output.poses.shape == (2, 3, 16)
+    assert output.reconstruction is None
+
+
+def test_the_smallest_image() -> None:
+    assert build(image_size=(17, 17))(torch.rand(1, 1, 17, 17)).lengths.shape == (1, 3)
+    with pytest.raises(ValueError, match=r"images of 16 x 40 are too small .* at least 17 x 17 are needed"):
+        build(image_size=(16, 40))
+
+
+def test_blank_images_have_finite_gradients() -> None:
+    model = build()
+    images, labels = torch.zeros(2, 1, 19, 21), torch.tensor([0, 1])
+    model.loss(model(images), labels, images).total.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_weights_and_margin_travel_in_one_file(tmp_path) -> None:
+    model = build()
+    model.steps.fill_(7)
+    again = capsnet.load(capsnet.save(model, tmp_path / "m.safetensors"))
+    assert isinstance(again, MatrixCapsNet)
+    assert again.steps == 7
+    images = torch.rand(2, 1, 19, 21)
+    torch.testing.assert_close(again(images).lengths, model.eval()(images).lengths)
