@@ -1,6 +1,6 @@
-"""Using a trained model: ``evaluate`` it on a data set, ``predict`` what is on a picture."""
+"""Using a trained model: ``evaluate`` it on a data set, ``predict`` what is on a picture or in a text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from capsnet import data
-from capsnet.data import Dataset, Preprocess
+from capsnet.data import Dataset, Preprocess, Words
 from capsnet.metrics import Proportion, summarise
-from capsnet.models import Model, Output
+from capsnet.models import Model, Output, TextModel
 from capsnet.weights import load
 
 PRESENT = 0.5  # a capsule at least this long says that its class is there
@@ -39,12 +40,12 @@ class Evaluation(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What a model says of one picture: the longest capsule's class, and every class's length."""
+    """What a model says of one picture or text: the longest capsule's class, and every class's length."""
 
     label: str
     length: float
     lengths: dict[str, float]
-    image: Tensor  # (C, H, W): what the network saw
+    image: Tensor  # (C, H, W): what the network saw; of a text the numbers of its words, (L,)
     reconstruction: Tensor | None  # (C, H, W): what the longest capsule draws
 
 
@@ -91,7 +92,7 @@ def evaluate(
 def predict(
     pictures: Iterable[Picture] | Picture, model: Model | str | Path, *, batch_size: int = 64
 ) -> list[Prediction]:
-    """Say what is on each picture, whatever its size and colours.
+    """Say what is on each picture, whatever its size and colours; to a model of texts, give texts.
 
     The pictures go through the preprocessing that is stored with the weights, the same everywhere.
     """
@@ -102,11 +103,17 @@ def predict(
         pictures = [pictures]
     prepare = preprocessing_of(model)
     prepared = [torch.as_tensor(prepare(picture)) for picture in pictures]
-    return [answer for chunk in _chunks(prepared, batch_size) for answer in _predict_batch(torch.stack(chunk), model)]
+    return [
+        answer
+        for chunk in _chunks(prepared, batch_size)
+        for answer in _predict_batch(pad_sequence(chunk, batch_first=True), model)  # only texts differ in length
+    ]
 
 
-def preprocessing_of(model: Model) -> Preprocess:
-    """How a picture becomes this model's input: as stored with its weights, else a plain resize."""
+def preprocessing_of(model: Model) -> Callable[[Any], Tensor]:
+    """How a picture or text becomes this model's input: as stored with its weights, else a plain resize."""
+    if isinstance(model, TextModel):
+        return _words_of(model)
     height, width = model.image_size
     if model.preprocessing:
         return Preprocess(**model.preprocessing)
@@ -117,11 +124,27 @@ def preprocessing_of(model: Model) -> Preprocess:
 
 def check_fit(model: Model, dataset: Dataset) -> None:
     """Refuse a data set that the model cannot take, before anything runs."""
+    check_kind("the model", isinstance(model, TextModel), dataset)
+    if isinstance(model, TextModel) and _words_of(model).vocabulary != dataset.vocabulary:
+        raise ValueError(f"the model was trained with other words than those of {dataset.name}")
     takes = (model.in_channels, *model.image_size, model.num_classes)
     gives = (dataset.channels, *dataset.image_size, dataset.num_classes)
     if takes != gives:
         words = "{}x{}x{} images and {} classes"
         raise ValueError(f"the model takes {words.format(*takes)}, {dataset.name} has {words.format(*gives)}")
+
+
+def check_kind(model: str, takes_texts: bool, dataset: Dataset) -> None:
+    """Refuse texts where a model takes pictures, and the other way round."""
+    if takes_texts != bool(dataset.vocabulary):
+        kinds = ("pictures", "texts") if takes_texts else ("texts", "pictures")
+        raise ValueError(f"{dataset.name} has {kinds[0]}, but {model} takes {kinds[1]}: choose another")
+
+
+def _words_of(model: TextModel) -> Words:
+    if not model.preprocessing:
+        raise ValueError("the model does not know its words: set model.preprocessing = dataset.preprocess.model_dump()")
+    return Words(**model.preprocessing)
 
 
 def pick_device(name: str = "auto") -> torch.device:

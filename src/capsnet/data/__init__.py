@@ -15,9 +15,11 @@ from .mnist import mnist
 from .multimnist import multimnist
 from .norb import small_norb
 from .preprocess import Preprocess
+from .sentences import Sentences, sentences
 from .shapes import shapes
 from .svhn import svhn
 from .transformed import affnist, expanded_mnist
+from .words import Words
 
 __all__ = [
     "ArrayDataset",
@@ -27,8 +29,10 @@ __all__ = [
     "Dataset",
     "FolderDataset",
     "Preprocess",
+    "Sentences",
     "Sources",
     "Subset",
+    "Words",
     "affnist",
     "batch_indices",
     "batches",
@@ -47,6 +51,7 @@ __all__ = [
     "read_idx",
     "read_mat",
     "register",
+    "sentences",
     "shapes",
     "small_norb",
     "splits_of",

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from . import keyed
 from .preprocess import Preprocess
+from .words import Words
 
 
 class Sources(NamedTuple):
@@ -29,7 +30,7 @@ class Sources(NamedTuple):
 class Batch(NamedTuple):
     """One batch, as every model takes it."""
 
-    images: Tensor  # (B, C, H, W) float32 in [0, 1]
+    images: Tensor  # (B, C, H, W) float32 in [0, 1]; of texts (B, L) int64, the numbers of their words, 0 is padding
     targets: Tensor  # (B,) int64, or (B, J) float32 multi-hot
     indices: Tensor  # (B,) int64: which examples of the data set these are
     sources: Sources | None = None
@@ -46,15 +47,18 @@ class Dataset:
 
     name: str
     class_names: tuple[str, ...]
-    image_size: tuple[int, int]  # (H, W)
+    image_size: tuple[int, int]  # (H, W); of texts (1, L)
     channels: int
+    vocabulary: tuple[str, ...] = ()  # what the numbers of a text stand for; empty where the examples are pictures
     style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
     fit: Literal["crop", "pad", "stretch"] = "crop"
     origin: Literal["original", "generated"] = "original"  # files of that name, or made here by the same rules
 
     @property
-    def preprocess(self) -> Preprocess | None:
-        """What turns any image file into an input of this kind, or None where no image file could."""
+    def preprocess(self) -> Preprocess | Words | None:
+        """What turns any image file (or any text) into an input of this kind, or None where no image file could."""
+        if self.vocabulary:
+            return Words(vocabulary=self.vocabulary)
         if self.channels not in (1, 3):
             return None
         height, width = self.image_size
@@ -141,6 +145,7 @@ class Subset(Dataset):
         self.name = name or f"{whole.name} (subset)"
         self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
         self.style, self.fit, self.origin = whole.style, whole.fit, whole.origin
+        self.vocabulary = whole.vocabulary
 
     def __len__(self) -> int:
         return len(self.chosen)

@@ -29,7 +29,7 @@ class Board:
 class TensorBoard(Board):
     """Writes event files below the run's folder: ``tensorboard --logdir runs``."""
 
-    def __init__(self, folder: Path, state: State) -> None:
+    def __init__(self, folder: Path, state: State, training: Dataset) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and only needed here
 
         place = folder / "tensorboard"
@@ -37,7 +37,7 @@ class TensorBoard(Board):
         # what was logged after the checkpoint is going to be logged again; what was logged at it is not
         self.writer = SummaryWriter(str(place), purge_step=state.step + 1 if again else None)
         if not again:
-            add_graph(self.writer, state.model)
+            add_graph(self.writer, state.model, training.batch([0]).images)
 
     def scalars(self, group: str, values: dict[str, float], step: int) -> None:
         for name, value in values.items():
@@ -71,13 +71,13 @@ class _Traced(nn.Module):
         return tuple(part for part in output[:4] if part is not None)
 
 
-def add_graph(writer: Any, model: Model) -> None:
-    """Draw the computation graph, layers as named boxes."""
-    images = torch.zeros(1, model.in_channels, *model.image_size, device=next(model.parameters()).device)
+def add_graph(writer: Any, model: Model, images: Tensor) -> None:
+    """Draw the computation graph for such images, layers as named boxes."""
+    images = images.to(next(model.parameters()).device)
     with evaluating(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer remarks that Python sizes become constants: that is wanted here
         writer.add_graph(_Traced(model), images)
 
 
-def open_board(folder: Path, state: State, config: TrainConfig) -> Board:
-    return TensorBoard(folder, state) if config.tensorboard else Board()
+def open_board(folder: Path, state: State, config: TrainConfig, training: Dataset) -> Board:
+    return TensorBoard(folder, state, training) if config.tensorboard else Board()

@@ -19,7 +19,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
 from capsnet.data import Batch, Dataset
-from capsnet.inference import Evaluation, evaluate, pick_device
+from capsnet.inference import Evaluation, check_kind, evaluate, pick_device
 from capsnet.models import Model, create_model, model_options
 from capsnet.training import board, run
 from capsnet.training.balance import class_weights, example_weights
@@ -93,7 +93,7 @@ def train(
             log.info("resuming %s at step %d", here.folder, state.step)
         here.forget_after(state.step)
         here.write(run.ENV, run.environment(where))
-        writer = board.open_board(here.folder, state, config)
+        writer = board.open_board(here.folder, state, config, training)
         with stop_politely() as stopped:
             fit(config, state, training, validation, here, writer, stopped)
         writer.close()
@@ -127,12 +127,16 @@ def first(dataset: Dataset, limit: int | None) -> Dataset:
 
 def build(config: TrainConfig, dataset: Dataset) -> Model:
     """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
+    options = model_options(config.model)
+    check_kind(config.model, "vocabulary" in options, dataset)
     sizes: dict[str, Any] = {
         "image_size": dataset.image_size,
         "in_channels": dataset.channels,
         "num_classes": dataset.num_classes,
     }
-    if "multi_label" in model_options(config.model) and dataset.batch([0]).targets.ndim == 2:
+    if dataset.vocabulary:
+        sizes["vocabulary"] = len(dataset.vocabulary)
+    if "multi_label" in options and dataset.batch([0]).targets.ndim == 2:
         sizes["multi_label"] = True  # several classes at once: each is judged by itself
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -1,0 +1,48 @@
+"""From a text to the numbers that a model of texts takes, and back: the text's counterpart of `Preprocess`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, tensor
+
+PADDING, UNKNOWN = "<padding>", "<unknown>"
+
+
+class Words(BaseModel):
+    """Which word has which number. It is stored inside the weights file, so that a file alone can read a text.
+
+    Word 0 is padding, which models leave out of account, and word 1 stands for every word that is not listed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    vocabulary: tuple[str, ...] = Field(min_length=3)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.vocabulary)}
+
+    def __call__(self, text: object) -> Tensor:
+        """The numbers of a text's words, (L,) int64: lower case, punctuation left out. ValueError if it is no text."""
+        if not isinstance(text, str):
+            raise ValueError(f"the model takes text, got {type(text).__name__}")
+        found = [self.numbers.get(word, 1) for word in re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text.lower())]  # noqa: RUF001
+        if all(number == 1 for number in found):
+            some = ", ".join(self.vocabulary[2:8])
+            raise ValueError(f"the model takes text and knows no word of {text!r}; it knows words such as {some}")
+        return tensor(found)
+
+    def text(self, numbers: ArrayLike) -> str:
+        """The words of numbers (L,), padding left out."""
+        return " ".join(self.vocabulary[number] for number in np.asarray(numbers) if number)
+
+
+def vocabulary_of(*lists: Sequence[str]) -> tuple[str, ...]:
+    """Padding, unknown, then each word once, in the order in which the lists bring them up."""
+    return tuple(dict.fromkeys([PADDING, UNKNOWN, *(word for words in lists for word in words)]))
