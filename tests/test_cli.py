@@ -316,7 +316,17 @@ def test_folds_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         for n in range(8):
             grey = generator.integers(0, 90, (24, 30, 3), dtype=np.uint8) + np.uint8(150 if label == "light" else 0)
             Image.fromarray(grey).save(tmp_path / "own" / label / f"{n}.jpg")
-    flags = ["--epochs", "1", "--set", "conv_channels=4", "--set", "primary_types=2", "--no-tensorboard"]
+    flags = [
+        "--model",
+        "capsnet-small",
+        "--epochs",
+        "1",
+        "--set",
+        "conv_channels=4",
+        "--set",
+        "primary_types=2",
+        "--no-tensorboard",
+    ]
     data = ["--data", f"folder:{tmp_path / 'own'},size=24"]
     cli.main(["train", "images", *data, "--folds", "4", "--out", str(tmp_path / "cv"), *flags])
     assert "over 4 folds; all images together" in capsys.readouterr().out

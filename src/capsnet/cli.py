@@ -103,6 +103,31 @@ class ReproduceArgs:
 
 
 @dataclass(kw_only=True)
+class CompareArgs:
+    """Put routings side by side: the same network and data, one table of error, time, memory, parameters and entropy.
+
+    Also: what a network that was trained with its own number of iterations does with others at test time.
+    """
+
+    routings: tuple[str, ...] = ()
+    """Which ones (see `capsnet list routings`; also fixed-point, kmeans-inner, em-full); all of them by default."""
+    recipe: str | None = None
+    """A recipe of a network that takes a routing; by default the small CapsNet on MNIST."""
+    budget: Literal["smoke", "quick", "paper"] = "quick"
+    """smoke: does it run? quick: minutes, small networks. paper: the full setting; says how long it takes and asks."""
+    seeds: int | None = None
+    """How often each network is trained; None takes 1, and 3 for the paper's setting."""
+    out: str = "results"
+    """Folder for all results; this one goes to OUT/BUDGET/compare."""
+    device: Device = "auto"
+    """Where to compute."""
+    fresh: bool = False
+    """Start from nothing, whatever was done there before."""
+    yes: bool = False
+    """Do not ask."""
+
+
+@dataclass(kw_only=True)
 class ListArgs:
     """List what there is, one line each."""
 
@@ -222,26 +247,47 @@ def reproduce_(arguments: Sequence[str]) -> None:
     for name in names:
         check_name("experiment", name, experiments.list_experiments())
     for name in names:
-        try:
-            folder = experiments.reproduce(
-                name,
-                budget=args.budget,
-                seeds=args.seeds,
-                out=args.out,
-                device=args.device,
-                fresh=args.fresh,
-                ask=(lambda question: say(question) is None) if args.yes else agreed,
-            )
-        except Interrupted:
-            return complain(f"stopped; the same command{' without --fresh' * args.fresh} goes on where it was", 130)
-        except experiments.Declined as no:
-            return complain(str(no), 1)
-        outcome = json.loads((folder / f"{name}.json").read_text())
-        say(f"\n{outcome['title']}")
-        for sentence in outcome["findings"]:
-            say(f"  - {sentence}")
-        say(f"everything is in  {shown(folder)}  (open {name}.html)")
+        if run_experiment(name, args):
+            break
     return None
+
+
+def compare(arguments: Sequence[str]) -> None:
+    args = tyro.cli(CompareArgs, args=arguments, prog="capsnet compare")
+    options: dict[str, Any] = {"routings": args.routings} if args.routings else {}
+    if args.recipe is not None:
+        options["recipe"] = recipes.get(args.recipe)
+    if not run_experiment("compare", args, **options):
+        outcome = json.loads((Path(args.out) / args.budget / "compare" / "compare.json").read_text())
+        for table in outcome["tables"]:
+            print_columns([table["columns"], *table["rows"]])
+
+
+def run_experiment(name: str, args: "ReproduceArgs | CompareArgs", **options: Any) -> bool:
+    """Run one, say what came out and where it is. True if it was stopped."""
+    try:
+        folder = experiments.reproduce(
+            name,
+            budget=args.budget,
+            seeds=args.seeds,
+            out=args.out,
+            device=args.device,
+            fresh=args.fresh,
+            ask=(lambda question: say(question) is None) if args.yes else agreed,
+            **options,
+        )
+    except Interrupted:
+        complain(f"stopped; the same command{' without --fresh' * args.fresh} goes on where it was", 130)
+        return True
+    except experiments.Declined as no:
+        complain(str(no), 1)
+        return True
+    outcome = json.loads((folder / f"{name}.json").read_text())
+    say(f"\n{outcome['title']}")
+    for sentence in outcome["findings"]:
+        say(f"  - {sentence}")
+    say(f"everything is in  {shown(folder)}  (open {name}.html)")
+    return False
 
 
 def agreed(question: str) -> bool:
@@ -279,6 +325,7 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "evaluate": (evaluate, "test a trained model on a data set"),
     "predict": (predict, "say what is on a picture"),
     "reproduce": (reproduce_, "a table or figure of the literature, one command each"),
+    "compare": (compare, "routings side by side on the same network and data"),
     "list": (list_, "models, routings, datasets, recipes or experiments"),
 }
 
@@ -329,6 +376,12 @@ def print_table(names: Any, describe: Callable[[str], str]) -> None:
     width = max(map(len, names), default=0)
     for name in names:
         say(f"  {name:<{width}}  {describe(name)}")
+
+
+def print_columns(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    for row in rows:
+        say("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def say(text: str) -> None:

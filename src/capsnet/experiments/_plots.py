@@ -71,6 +71,24 @@ def lines(
     return save(fig, path, plot=True)
 
 
+def scatter(path: str | Path, points: Sequence[Line], title: str, note: str, xlabel: str, ylabel: str) -> Path:
+    """One labelled point per line, with whiskers from `low` to `high`."""
+    fig = figure(7.2, 4.4)
+    ax = fig.add_axes((0.11, 0.14, 0.84, 0.68))
+    for n, point in enumerate(points):
+        colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
+        x, y = point.x[0], point.y[0]
+        low, high = (point.low or [y])[0], (point.high or [y])[0]
+        ax.errorbar(x, y, [[max(0.0, y - low)], [max(0.0, high - y)]], color=colour, capsize=4, linewidth=1.2)
+        ax.plot([x], [y], marker=marker, color=colour, markersize=9, linestyle="none")
+        ax.annotate(f" {point.name}", (x, y), (8, 6), textcoords="offset points", fontsize=TICK, color=INK)
+    ax.set_xlim(left=0, right=1.15 * max(point.x[0] for point in points))
+    ax.set_ylim(bottom=0)
+    tidy(ax, xlabel, ylabel)
+    heading(ax, title, note)
+    return save(fig, path, plot=True)
+
+
 def bars(
     path: str | Path,
     names: Sequence[str],

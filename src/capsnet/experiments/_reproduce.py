@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
@@ -31,6 +31,7 @@ EXPERIMENTS = (
     "routing-toy",
     "equivariance",
     "ablation",
+    "compare",
 )
 SEEDS = {"smoke": 1, "quick": 1, "paper": 3}
 
@@ -66,6 +67,7 @@ def reproduce(
     device: str = "auto",
     fresh: bool = False,
     ask: Callable[[str], bool] | None = None,
+    **options: Any,
 ) -> Path:
     """Run an experiment and return its folder: `OUT/BUDGET/NAME` with NAME.json, NAME.html and figures.
 
@@ -76,13 +78,14 @@ def reproduce(
         out: where the results go. What was finished there before is not done again.
         device: auto, cpu, cuda or mps.
         fresh: start from nothing, whatever was done before.
+        options: what the experiment itself takes, such as ``routings`` and ``recipe`` of ``compare``.
         ask: called with the estimated time before the paper's setting starts; False ends it with ``Declined``.
     """
     module = find(name)
     check_name("budget", budget, get_args(Budget))
     if seeds is not None and not 1 <= seeds <= 100:
         raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
-    lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh)
+    lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     if budget == "paper" and ask is not None:
         log.info("timing a few steps of each network that %s needs", name)
         question = _estimate.sentence(name, lab, module.plan(lab))
@@ -100,6 +103,10 @@ def write(lab: Lab, module: ModuleType, report: Report, started: str, seconds: f
     machine = environment(pick_device(lab.device)) | {"started": started}
     seeds = sorted({config.seed for config in module.plan(lab)}) or [0]  # those that were used
     command = f"capsnet reproduce {lab.name} --budget {lab.budget} --seeds {len(seeds)}"
+    if lab.options:  # only `compare` takes any, and it has a verb of its own
+        told = f" --routings {' '.join(lab.options['routings'])}" if lab.options.get("routings") else ""
+        told += f" --recipe {lab.options['recipe'].recipe}" if lab.options.get("recipe") else ""
+        command = f"capsnet compare{told} --budget {lab.budget} --seeds {len(seeds)}"
     document = {
         "name": lab.name,
         "title": module.TITLE,

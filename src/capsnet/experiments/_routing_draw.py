@@ -171,11 +171,13 @@ def draw_strip(
     note: str,
     *,
     iterations: Sequence[int] | None = None,
+    columns: Sequence[str] | None = None,
     **words: Any,
 ) -> Path:
     """A still picture: one row per parent and one of couplings, one column per iteration.
 
-    `iterations` says which to show, counted from 1 (left out: all); `words` as for `story`.
+    `iterations` says which to show, counted from 1 (left out: all); `columns` names them otherwise; `words` as for
+    `story`.
     """
     tale = story(votes, trace, **words)
     R, _, J = tale.couplings.shape
@@ -198,7 +200,15 @@ def draw_strip(
     text(page, 0.2, 0.48, note, 11, MUTED, va="top")
     for column, r in enumerate(r - 1 for r in shown):
         x, y = 0.2 + column * (side + gap), head + J * (tall + gap)
-        text(page, x + side / 2, head - 0.06, f"iteration {r + 1}", 11.5, ha="center", va="bottom")
+        text(
+            page,
+            x + side / 2,
+            head - 0.06,
+            columns[column] if columns else f"iteration {r + 1}",
+            11.5,
+            ha="center",
+            va="bottom",
+        )
         for j in range(J):
             plane = Plane(place(x, head + j * (tall + gap), side, tall), tale, j)
             plane.show(tale.couplings[r, :, j], tale.poses[r, j], tale.activations[r, j])

@@ -53,8 +53,17 @@ class Lab:
     """One experiment's place to work: `OUT/BUDGET/NAME`, with the runs that all share in `OUT/BUDGET/runs`."""
 
     def __init__(
-        self, name: str, budget: Budget, seeds: int, out: str | Path, *, device: str = "auto", fresh: bool = False
+        self,
+        name: str,
+        budget: Budget,
+        seeds: int,
+        out: str | Path,
+        *,
+        device: str = "auto",
+        fresh: bool = False,
+        options: dict[str, Any] | None = None,
     ) -> None:
+        self.options = options or {}  # what this experiment was told besides: see its own documentation
         self.name, self.budget, self.device = name, budget, device
         self.seeds = range(seeds)
         self.folder = Path(out) / budget / name

@@ -134,6 +134,7 @@ def run(lab: Lab) -> Report:
     report.measures = measures(report.raw, iterations)
     report.findings = findings(report.raw, iterations)
     draw(lab, report, scenes, traces, longer)
+    draw_family(lab, report, scenes["agree"])
     return report
 
 
@@ -164,6 +165,44 @@ def draw(
     )
     report.draw(
         still, f"Scene 2, the same procedure on votes that agree about nothing; the last column is iteration {LONG}."
+    )
+
+
+FAMILY = ("dynamic", "attention", "kmeans", "em", "self-attention", "uniform")
+
+
+def draw_family(lab: Lab, report: Report, votes: Tensor) -> None:
+    """The same votes under one routing after another, at its last iteration: who ends up with whom?
+
+    Attention's weights sum to 1 over the children, the others' over the parents: they are scaled to the same total.
+    """
+    ends = []
+    for name in FAMILY:
+        more = {"iterations": ITERATIONS} if "iterations" in routing.option_names(name) else {}
+        routed = routing.get(name, **more)(votes, trace=True)
+        assert routed.trace is not None
+        scale = votes.shape[1] / votes.shape[2] if name == "attention" else 1.0
+        ends.append((scale * routed.trace.couplings[-1], routed.trace.logits[-1], routed.pose, routed.act))
+    couplings, logits, poses, activations = (torch.stack(column) for column in zip(*ends, strict=True))
+    report.raw["family"] = {
+        name: {"lengths": activations[n, 0].tolist(), "couplings": couplings[n, 0].tolist()}
+        for n, name in enumerate(FAMILY)
+    }
+    still = draw_strip(
+        lab.figure("routing-toy-family.png"),
+        votes,
+        Trace(couplings, logits, poses),
+        "The same votes under six routings",
+        "Last iteration. In routing, children choose among parents; in attention, parents among children.",
+        columns=FAMILY,
+        activations=activations,
+        parents=PARENTS,
+        groups=GROUPS,
+    )
+    report.draw(
+        still,
+        "Scene 1 under each routing at its last iteration. Attention normalises over the children, so its bars need "
+        "not fill up: a child may be everybody's favourite or nobody's.",
     )
 
 

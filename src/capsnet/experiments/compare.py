@@ -1,0 +1,208 @@
+"""Routings side by side: the same network, the same data, the same training, and only the routing differs.
+
+Papers compare their routing with numbers from other papers' tables, trained otherwise on other networks. Here each
+routing takes its turn between the primary and the class capsules of one network: test error, time per epoch, memory,
+parameters, how decided its couplings are (entropy), and what happens when a network that was trained with its own
+number of iterations is *tested* with 1, 2, 3 or 5.
+
+The claim to look at: does routing beat `uniform`, which does not route at all? And is the price worth it?
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import torch
+
+from capsnet import data, routing
+from capsnet.experiments import _nets
+from capsnet.experiments._plots import Line, lines
+from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments.lab import Lab, Trained, device_of, share
+from capsnet.inference import evaluate, evaluating
+from capsnet.training import TrainConfig
+
+TITLE = "Routings side by side: error, time, memory, entropy, and other numbers of iterations at test time"
+TEST_ITERATIONS = (1, 2, 3, 5)
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # more than one form of an algorithm
+    "fixed-point": ("dynamic", {"update": "set"}),
+    "kmeans-inner": ("kmeans", {"distance": "inner"}),
+    "em-full": ("em", {"covariance": "full"}),
+}
+
+
+def contenders(lab: Lab) -> dict[str, tuple[str, dict[str, Any]]]:
+    """What takes part: those the caller named, else every routing and its forms."""
+    everything = {name: (name, {}) for name in routing.list_routings()} | VARIANTS
+    asked = lab.options.get("routings") or lab.pick(["dynamic", "em", "uniform"], list(everything), list(everything))
+    for name in asked:
+        if name not in everything:
+            routing.get(name)  # says which ones there are
+    return {name: everything[name] for name in asked}
+
+
+def config(lab: Lab, name: str, seed: int) -> TrainConfig:
+    """The recipe that was asked for (else the usual CapsNet) with this routing in it."""
+    algorithm, options = contenders(lab)[name]
+    base: TrainConfig | None = lab.options.get("recipe")
+    if base is None:
+        shorter: dict[str, Any] = lab.pick({}, {"epochs": 1}, {})
+        base = _nets.capsnet(lab, "mnist", seed=seed, decoder=False, **shorter)
+    told = {**base.model_options.get("routing_options", {}), **options}
+    return dataclasses.replace(
+        base,
+        recipe=f"compare-{name}",
+        routing=algorithm,
+        iterations=None,
+        seed=seed,
+        tensorboard=False,
+        model_options=base.model_options | ({"routing_options": told} if told else {}),
+    )
+
+
+def plan(lab: Lab) -> list[TrainConfig]:
+    return [config(lab, name, seed) for name in contenders(lab) for seed in lab.seeds]
+
+
+def run(lab: Lab) -> Report:
+    report = Report(differs=["Not in one paper: each has compared itself with others' tables."])
+    report.differs += _nets.differences(lab, plan(lab)[:1])
+    rows, curves = [], []
+    for name in contenders(lab):
+        trained = [lab.train(config(lab, name, seed)) for seed in lab.seeds]
+        error = error_measure(name, [share(t.test) for t in trained])
+        first = functools.partial(measure, lab, trained[0], config(lab, name, 0))
+        facts = lab.remember("facts", first, run=trained[0].folder)
+        report.measures.append(error)
+        report.raw[name] = facts | {"test error": error.values, "validation": [t.validation for t in trained]}
+        rows.append([name, error.shown(), *words(facts)])
+        if facts["test iterations"]:
+            tested = {int(r): e for r, e in facts["test iterations"].items()}
+            curves.append(Line(name, list(tested), list(tested.values())))
+    columns = [
+        "routing",
+        "test error",
+        "s / epoch",
+        "peak MB",
+        "parameters",
+        "entropy",
+        "error with 1, 2, 3, 5 iterations",
+    ]
+    report.tables = [Table("One network, one routing after another", columns, rows)]
+    report.findings = findings(report.measures)
+    if curves:
+        figure = lines(
+            lab.figure("iterations.png"),
+            curves,
+            "Trained with its own iterations, tested with others",
+            f"validation digits; {lab.budget} budget; one-pass routings have nothing to vary",
+            "routing iterations at test time",
+            "error, %",
+        )
+        report.draw(figure, "Error on validation digits when only the number of iterations at test time is changed.")
+    report.draw(price(lab, report), "Test error against the time of an epoch: down and to the left is better.")
+    return report
+
+
+def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
+    """All that is measured once per routing, on validation digits, after training."""
+    model = trained.model
+    validation = data.load(config.data, "validation")
+    validation = validation.subset(range(min(len(validation), lab.pick(200, 2000, 10_000))))
+    lines = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
+    speeds = [line["images_per_second"] for line in lines if line["kind"] == "epoch"]
+    size = min(config.limit or math.inf, len(data.load(config.data, config.train_on)))
+    with evaluating(model):
+        trace = model(validation.batch(range(min(100, len(validation)))).images.to(device_of(model)), trace=True).trace
+    return {
+        "seconds per epoch": size / (sum(speeds) / len(speeds)),
+        "peak megabytes": peak_megabytes(config),
+        "parameters": model.num_parameters(),
+        "entropy": None if trace is None else entropy(trace.couplings[-1]),
+        "test iterations": other_iterations(trained, validation),
+    }
+
+
+def entropy(couplings: torch.Tensor) -> float:
+    """How undecided the children are: 1 if each divides itself evenly, 0 if each has chosen. (B, I, J) -> a number.
+
+    Couplings that do not sum to 1 over the parents (attention's, or with a learned prior) are made to first.
+    """
+    shares = couplings.clamp_min(0)
+    shares = shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-12)
+    bits = -(shares * shares.clamp_min(1e-12).log()).sum(dim=-1)
+    return float(bits.mean()) / math.log(couplings.shape[-1])
+
+
+def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:
+    """Validation error in percent with other numbers of iterations; empty for a routing that has none."""
+    layer: Any = getattr(trained.model, "classes", None)
+    own = getattr(layer, "routing", None)
+    if own is None or "iterations" not in routing.option_names(own.name):
+        return {}
+    errors = {}
+    for iterations in TEST_ITERATIONS:
+        layer.routing = routing.get(own, iterations=iterations)
+        errors[str(iterations)] = 100 * (1 - evaluate(trained.model, validation).accuracy.value)
+    layer.routing = own
+    return errors
+
+
+def peak_megabytes(config: TrainConfig) -> float:
+    """How much memory a training step takes on top of the idle process, measured in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "capsnet.experiments._peak"], input=config.to_json(), capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"measuring memory failed: {done.stderr.strip().splitlines()[-1:]}")
+    return float(done.stdout)
+
+
+def words(facts: dict[str, Any]) -> list[str]:
+    tested = facts["test iterations"]
+    return [
+        f"{facts['seconds per epoch']:.0f}",
+        f"{facts['peak megabytes']:.0f}",
+        f"{facts['parameters']:,}",
+        "-" if facts["entropy"] is None else f"{facts['entropy']:.2f}",
+        ", ".join(f"{value:.1f}" for value in tested.values()) if tested else "-",
+    ]
+
+
+def findings(measures: list[Measure]) -> list[str]:
+    """Who does better than not routing at all, beyond the intervals."""
+    named = {m.name: m for m in measures}
+    best = min(measures, key=lambda m: m.mean)
+    said = [f"Lowest test error: {best.name}, {best.shown()}."]
+    control = named.get("uniform")
+    if control is not None and control.interval is not None:
+        low, high = control.interval
+        better = [m.name for m in measures if m.interval and m.interval[1] < low]
+        worse = [m.name for m in measures if m.interval and m.interval[0] > high]
+        said.append(
+            f"Against `uniform` ({control.mean:.2f} %), which does not route, and beyond the 95 % intervals: "
+            f"better: {', '.join(better) or 'nobody'}; worse: {', '.join(worse) or 'nobody'}."
+        )
+    return said
+
+
+def price(lab: Lab, report: Report) -> Any:
+    points = [
+        Line(m.name, [report.raw[m.name]["seconds per epoch"]], [m.mean], [m.interval[0]], [m.interval[1]])
+        for m in report.measures
+        if m.interval
+    ]
+    from capsnet.experiments._plots import scatter
+
+    return scatter(
+        lab.figure("price.png"),
+        points,
+        "What a routing costs and what it brings",
+        f"{lab.budget} budget; whiskers: 95 % interval",
+        "seconds per epoch",
+        "test error, %",
+    )
