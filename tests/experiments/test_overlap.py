@@ -77,6 +77,8 @@ def test_findings_are_said_either_way() -> None:
     )
     words = overlap.findings({"CapsNet": curve(1, 2, 8), "CNN": curve(2, 4, 8)})
     assert "lower error in 2 of 3 bins, and its lead does *not* grow" in words[-1]
+    words = overlap.findings({"CapsNet": curve(3, 4, 9), "CNN": curve(2, 4, 8)})
+    assert "in 0 of 3 bins, and it is behind at every overlap: -1.0 points at the least, -1.0 at the most." in words[-1]
 
 
 def test_both_networks_learn_from_the_same_pairs(tmp_path) -> None:

@@ -165,12 +165,14 @@ def findings(curves: dict[str, dict[str, list[Any]]]) -> list[str]:
     caps, cnn = (curves[net] for net in NETS)
     gaps = [b - a for a, b in zip(caps["error"], cnn["error"], strict=True)]
     least, most = (f"{caps['error'][k]:.1f} % against {cnn['error'][k]:.1f} %" for k in (0, -1))
+    ahead = sum(gap > 0 for gap in gaps)
+    how = f"{gaps[0]:+.1f} points at the least, {gaps[-1]:+.1f} at the most"
+    grows = "grows" if gaps[-1] > gaps[0] else "does *not* grow"
+    lead = f"its lead {grows} with the overlap: {how}" if ahead else f"it is behind at every overlap: {how}"
     return [
         *(where_it_crosses(net, curves[net]["overlap"], curves[net]["error"], LEVEL) for net in NETS),
         f"CapsNet against CNN: {least} with the least overlap, {most} with the most. The CapsNet has the lower error "
-        f"in {sum(gap > 0 for gap in gaps)} of {len(gaps)} bins, and its lead "
-        f"{'grows' if gaps[-1] > gaps[0] else 'does *not* grow'} with the overlap: {gaps[0]:+.1f} points at the least, "
-        f"{gaps[-1]:+.1f} at the most.",
+        f"in {ahead} of {len(gaps)} bins, and {lead}.",
     ]
 
 
