@@ -35,8 +35,8 @@ PUBLISHED = {
 }
 PAPER_SIZES = {"mnist": "8.2 M, 6.8 M and 35.4 M", "multimnist": "11.4 M, 9.4 M and 24.6 M"}
 EARLIER = (
-    "The quick setting for pairs (batches of 50, learning rate 1e-3) was chosen after a first run with batches of 128 and "
-    "2e-3 had been tested: there MultiMNIST errors were 37.21 % (CNN), 37.27 % (routing 1) and 36.57 % (routing 3)."
+    "The quick setting for pairs (batches of 50, learning rate 1e-3) was chosen after a first run with batches of 128 "
+    "and 2e-3 had been tested: there MultiMNIST errors were 37.21 % (CNN), 37.27 % (routing 1) and 36.57 % (routing 3)."
 )
 NAMES = {"mnist": "MNIST", "multimnist": "MultiMNIST"}
 
