@@ -36,8 +36,8 @@ TITLE = "Error against overlap: CapsNet and CNN, from apart to covered"
 NETS = ("CapsNet", "CNN")
 EARLIER = (
     "The quick setting (batches of 50, learning rate 1e-3, 3 epochs) was chosen after a first run with batches of "
-    "128, 2e-3 and 2 epochs had been tested: there the CNN had hardly learnt (85 to 89 % error in every bin) and the CapsNet "
-    "was ahead in all of them (37 to 68 %). Which of the two is ahead here is a matter of the training."
+    "128, 2e-3 and 2 epochs had been tested: there the CNN had hardly learnt (85 to 89 % error in every bin) and the "
+    "CapsNet was ahead in all of them (37 to 68 %). Which of the two is ahead here is a matter of the training."
 )
 LEVEL = 5.0  # % error
 EDGES = tuple(k / 10 for k in range(11))  # and a bin of its own for pairs that do not overlap at all
