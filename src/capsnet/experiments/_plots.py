@@ -32,6 +32,11 @@ class Line(NamedTuple):
     high: Sequence[float] | None = None
 
 
+def look(n: int) -> tuple[str, str]:
+    """Colour and marker of the n-th series: both differ, and past the last colour the markers are paired anew."""
+    return COLOURS[n % len(COLOURS)], MARKERS[(n + n // len(COLOURS)) % len(MARKERS)]
+
+
 def lines(
     path: str | Path,
     curves: Sequence[Line],
@@ -48,7 +53,7 @@ def lines(
     fig = figure(7.2, 4.4)
     ax = fig.add_axes((0.11, 0.14, 0.84, 0.68))
     for n, curve in enumerate(curves):
-        colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
+        colour, marker = look(n)
         if curve.low is not None and curve.high is not None:
             ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
         ax.plot(curve.x, curve.y, color=colour, marker=marker, markersize=6, linewidth=2, label=curve.name)
@@ -58,12 +63,14 @@ def lines(
     if logy:
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.yaxis.set_minor_formatter(lambda value, _: "")
+        ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
     else:
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     if level is not None:
         ax.axhline(level[0], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         text(ax, ax.get_xlim()[1], level[0], f"{level[1]} ", TICK, MUTED, ha="right", va="bottom")
+    if not logx and all(float(x).is_integer() for curve in curves for x in curve.x) and len(curves[0].x) < 9:
+        ax.set_xticks(sorted({x for curve in curves for x in curve.x}))
     tidy(ax, xlabel, ylabel)
     if len(curves) > 1:
         ax.legend(fontsize=LABEL, frameon=False, labelcolor=INK)
@@ -76,15 +83,17 @@ def scatter(path: str | Path, points: Sequence[Line], title: str, note: str, xla
     fig = figure(7.2, 4.4)
     ax = fig.add_axes((0.11, 0.14, 0.84, 0.68))
     for n, point in enumerate(points):
-        colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
+        colour, marker = look(n)
         x, y = point.x[0], point.y[0]
         low, high = (point.low or [y])[0], (point.high or [y])[0]
         ax.errorbar(x, y, [[max(0.0, y - low)], [max(0.0, high - y)]], color=colour, capsize=4, linewidth=1.2)
-        ax.plot([x], [y], marker=marker, color=colour, markersize=9, linestyle="none")
-        ax.annotate(f" {point.name}", (x, y), (8, 6), textcoords="offset points", fontsize=TICK, color=INK)
-    ax.set_xlim(left=0, right=1.15 * max(point.x[0] for point in points))
-    ax.set_ylim(bottom=0)
+        ax.plot([x], [y], marker=marker, color=colour, markersize=9, linestyle="none", label=point.name)
+    ax.set_xlim(left=0, right=1.2 * max(point.x[0] for point in points))
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
     tidy(ax, xlabel, ylabel)
+    ax.legend(fontsize=LABEL, frameon=False, labelcolor=INK, ncols=2)
     heading(ax, title, note)
     return save(fig, path, plot=True)
 

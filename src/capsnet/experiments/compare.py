@@ -94,6 +94,12 @@ def run(lab: Lab) -> Report:
     ]
     report.tables = [Table("One network, one routing after another", columns, rows)]
     report.findings = findings(report.measures)
+    chance = 100 * (1 - 1 / data.load(config(lab, next(iter(contenders(lab))), 0).data, "validation").num_classes)
+    report.findings += [
+        f"`{m.name}` stayed at chance ({m.mean:.1f} %): in this network, with its default settings, it did not train."
+        for m in report.measures
+        if m.mean > 0.97 * chance
+    ]
     if curves:
         figure = lines(
             lab.figure("iterations.png"),
@@ -102,6 +108,7 @@ def run(lab: Lab) -> Report:
             f"validation digits; {lab.budget} budget; one-pass routings have nothing to vary",
             "routing iterations at test time",
             "error, %",
+            logy=True,
         )
         report.draw(figure, "Error on validation digits when only the number of iterations at test time is changed.")
     report.draw(price(lab, report), "Test error against the time of an epoch: down and to the left is better.")
