@@ -11,128 +11,17 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import tyro
 
 import capsnet
 from capsnet import data, experiments, models, recipes, routing, weights
+from capsnet._flags import CompareArgs, EvaluateArgs, ExperimentArgs, ListArgs, PredictArgs, ReproduceArgs, TrainArgs
 from capsnet._names import check_name
 from capsnet.inference import pick_device
-from capsnet.training import Interrupted, TrainConfig
-
-Device = Literal["auto", "cpu", "cuda", "mps"]
-
-
-@dataclass(kw_only=True)
-class TrainArgs:
-    """Train a model by a recipe; any part of the recipe can be changed by a flag.
-
-    The run leaves a folder with configuration, metrics, environment, weights, figures and a README. Ctrl-C stops after
-    the current step and says how to go on.
-    """
-
-    out: str | None = None
-    """Folder of the run; default: runs/RECIPE/TIME-SEED."""
-    resume: str = "no"
-    """`auto` goes on with the newest unfinished run of an equal configuration, else starts one; or a run folder."""
-    device: Device = "auto"
-    """Where to compute."""
-    threads: int | None = None
-    """CPU threads; None leaves PyTorch's choice."""
-    folds: int | None = None
-    """Cross-validate your own images in this many parts, e.g. 5: each image is tested once."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A further option of the network, as KEY=VALUE; may be repeated: `--set pose_dim=8 --set primary_types=16`."""
-    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
-
-
-@dataclass(kw_only=True)
-class EvaluateArgs:
-    """Test a model on a whole data set: accuracy with its 95 % interval, precision, recall and AUC per class."""
-
-    model: tyro.conf.Positional[str]
-    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
-    data: str | None = None
-    """Data set, as NAME or NAME:PATH; None takes the one that the model was trained on."""
-    split: str = "test"
-    """Which part of it."""
-    batch_size: int = 250
-    """Images at a time."""
-    device: Device = "auto"
-    """Where to compute."""
-    json: bool = False
-    """Print all numbers as JSON."""
-
-
-@dataclass(kw_only=True)
-class PredictArgs:
-    """Say what is on pictures: any size, dark on light or light on dark, a photo of a pen digit included."""
-
-    images: tyro.conf.Positional[tuple[str, ...]]
-    """Image files."""
-    model: str
-    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
-    json: bool = False
-    """Print one JSON object per picture."""
-
-
-@dataclass(kw_only=True)
-class ReproduceArgs:
-    """Reproduce a table or figure of the literature: train what it needs, measure, draw, write a page about it.
-
-    Stopped at any moment, the same command goes on where it was. `capsnet reproduce --list` names the experiments.
-    """
-
-    name: tyro.conf.Positional[str]
-    """Which experiment, or `all`."""
-    budget: Literal["smoke", "quick", "paper"] = "quick"
-    """smoke: does it run? quick: minutes, small networks. paper: the full setting; says how long it takes and asks."""
-    seeds: int | None = None
-    """How often each network is trained; None takes 1, and 3 for the paper's setting."""
-    out: str = "results"
-    """Folder for all results; this one goes to OUT/BUDGET/NAME."""
-    device: Device = "auto"
-    """Where to compute."""
-    fresh: bool = False
-    """Start from nothing, whatever was done there before."""
-    yes: bool = False
-    """Do not ask."""
-
-
-@dataclass(kw_only=True)
-class CompareArgs:
-    """Put routings side by side: the same network and data, one table of error, time, memory, parameters and entropy.
-
-    Also: what a network that was trained with its own number of iterations does with others at test time.
-    """
-
-    routings: tuple[str, ...] = ()
-    """Which ones (see `capsnet list routings`; also fixed-point, kmeans-inner, em-full); all of them by default."""
-    recipe: str | None = None
-    """A recipe of a network that takes a routing; by default the small CapsNet on MNIST."""
-    budget: Literal["smoke", "quick", "paper"] = "quick"
-    """smoke: does it run? quick: minutes, small networks. paper: the full setting; says how long it takes and asks."""
-    seeds: int | None = None
-    """How often each network is trained; None takes 1, and 3 for the paper's setting."""
-    out: str = "results"
-    """Folder for all results; this one goes to OUT/BUDGET/compare."""
-    device: Device = "auto"
-    """Where to compute."""
-    fresh: bool = False
-    """Start from nothing, whatever was done there before."""
-    yes: bool = False
-    """Do not ask."""
-
-
-@dataclass(kw_only=True)
-class ListArgs:
-    """List what there is, one line each."""
-
-    what: tyro.conf.Positional[Literal["models", "routings", "datasets", "recipes", "experiments"]]
-    """Which of the registries."""
+from capsnet.training import Interrupted
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -160,7 +49,10 @@ def train(arguments: Sequence[str]) -> None:
     say(f"\ntest accuracy  {result.test.accuracy}")
     say(f"everything is in  {folder}  (start with README.md and figures/)\n")
     say("try next:")
-    say(f"  {program('capsnet')} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+    if isinstance(result.model, models.TextModel):
+        say(f"  {program('capsnet')} predict TEXT --model {folder}       # any text, in quotes")
+    else:
+        say(f"  {program('capsnet')} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
     say(f"  {program('capsnet')} evaluate {folder}                   # precision, recall and AUC per class")
     if config.tensorboard:
         say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
@@ -263,7 +155,7 @@ def compare(arguments: Sequence[str]) -> None:
             print_columns([table["columns"], *table["rows"]])
 
 
-def run_experiment(name: str, args: "ReproduceArgs | CompareArgs", **options: Any) -> bool:
+def run_experiment(name: str, args: ExperimentArgs, **options: Any) -> bool:
     """Run one, say what came out and where it is. True if it was stopped."""
     try:
         folder = experiments.reproduce(

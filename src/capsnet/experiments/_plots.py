@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from capsnet.experiments._report import Measure
 from capsnet.training.drawing import BLUE, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, heading, save, text
 
@@ -141,13 +139,6 @@ def tidy(ax: "Axes", xlabel: str, ylabel: str) -> None:
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.spines["bottom"].set_color(MUTED)
     ax.tick_params(labelsize=TICK, colors=MUTED, length=0, which="both")
-
-
-def band(values: np.ndarray) -> tuple[list[float], list[float], list[float]]:
-    """Mean, and mean -+ one standard deviation over the seeds. Shapes: (S, N) -> three of N"""
-    mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
-    return mean.tolist(), (mean - spread).tolist(), (mean + spread).tolist()
 
 
 def ranked(

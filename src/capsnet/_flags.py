@@ -1,0 +1,116 @@
+"""The flags of each verb, with their help and defaults: typed dataclasses that tyro turns into a command line."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import tyro
+
+from capsnet.training import TrainConfig
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+@dataclass(kw_only=True)
+class TrainArgs:
+    """Train a model by a recipe; any part of the recipe can be changed by a flag.
+
+    The run leaves a folder with configuration, metrics, environment, weights, figures and a README. Ctrl-C stops after
+    the current step and says how to go on.
+    """
+
+    out: str | None = None
+    """Folder of the run; default: runs/RECIPE/TIME-SEED."""
+    resume: str = "no"
+    """`auto` goes on with the newest unfinished run of an equal configuration, else starts one; or a run folder."""
+    device: Device = "auto"
+    """Where to compute."""
+    threads: int | None = None
+    """CPU threads; None leaves PyTorch's choice."""
+    folds: int | None = None
+    """Cross-validate your own images in this many parts, e.g. 5: each image is tested once."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A further option of the network, as KEY=VALUE; may be repeated: `--set pose_dim=8 --set primary_types=16`."""
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = field(default_factory=TrainConfig)
+
+
+@dataclass(kw_only=True)
+class EvaluateArgs:
+    """Test a model on a whole data set: accuracy with its 95 % interval, precision, recall and AUC per class."""
+
+    model: tyro.conf.Positional[str]
+    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
+    data: str | None = None
+    """Data set, as NAME or NAME:PATH; None takes the one that the model was trained on."""
+    split: str = "test"
+    """Which part of it."""
+    batch_size: int = 250
+    """Images at a time."""
+    device: Device = "auto"
+    """Where to compute."""
+    json: bool = False
+    """Print all numbers as JSON."""
+
+
+@dataclass(kw_only=True)
+class PredictArgs:
+    """Say what is on pictures: any size, dark on light or light on dark, a photo of a pen digit included.
+
+    A model that was trained on texts takes texts instead of image files.
+    """
+
+    images: tyro.conf.Positional[tuple[str, ...]]
+    """Image files, or texts in quotes."""
+    model: str
+    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
+    json: bool = False
+    """Print one JSON object per picture."""
+
+
+@dataclass(kw_only=True)
+class ExperimentArgs:
+    """What every experiment can be told."""
+
+    budget: Literal["smoke", "quick", "paper"] = "quick"
+    """smoke: does it run? quick: minutes, small networks. paper: the full setting; says how long it takes and asks."""
+    seeds: int | None = None
+    """How often each network is trained; None takes 1, and 3 for the paper's setting."""
+    out: str = "results"
+    """Folder for all results; this one goes to OUT/BUDGET/NAME."""
+    device: Device = "auto"
+    """Where to compute."""
+    fresh: bool = False
+    """Start from nothing, whatever was done there before."""
+    yes: bool = False
+    """Do not ask."""
+
+
+@dataclass(kw_only=True)
+class ReproduceArgs(ExperimentArgs):
+    """Reproduce a table or figure of the literature: train what it needs, measure, draw, write a page about it.
+
+    Stopped at any moment, the same command goes on where it was. `capsnet reproduce --list` names the experiments.
+    """
+
+    name: tyro.conf.Positional[str]
+    """Which experiment, or `all`."""
+
+
+@dataclass(kw_only=True)
+class CompareArgs(ExperimentArgs):
+    """Put routings side by side: the same network and data, one table of error, time, memory, parameters and entropy.
+
+    Also: what a network that was trained with its own number of iterations does with others at test time.
+    """
+
+    routings: tuple[str, ...] = ()
+    """Which ones (see `capsnet list routings`; also fixed-point, kmeans-inner, em-full); all of them by default."""
+    recipe: str | None = None
+    """A recipe of a network that takes a routing; by default the small CapsNet on MNIST."""
+
+
+@dataclass(kw_only=True)
+class ListArgs:
+    """List what there is, one line each."""
+
+    what: tyro.conf.Positional[Literal["models", "routings", "datasets", "recipes", "experiments"]]
+    """Which of the registries."""
