@@ -29,7 +29,8 @@ def test_all_but_the_routing_is_equal(tmp_path: Path) -> None:
     for one in configs:
         same = {"model", "data", "epochs", "batch_size", "lr", "schedule", "decoder", "seed", "augment", "limit"}
         assert all(getattr(one, key) == getattr(configs[0], key) for key in same)
-    assert config(lab, "em-full", 0).model_options["routing_options"] == {"covariance": "full"}
+    assert config(lab, "em-full", 0).model_options == {"routing_options": {"covariance": "full"}, "squash": "unit"}
+    assert "squash" not in config(lab, "dynamic", 0).model_options
     chosen = Lab("compare", "quick", 1, tmp_path, options={"routings": ("uniform", "kmeans")})
     assert list(contenders(chosen)) == ["uniform", "kmeans"]
     wrong = Lab("compare", "quick", 1, tmp_path, options={"routings": ("kmean",)})

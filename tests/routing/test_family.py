@@ -1,5 +1,6 @@
 """Each routing against its own equations in plain loops, and what its theory promises."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -185,3 +186,18 @@ def test_the_fixed_point_is_one() -> None:
 def test_bad_options_are_one_sentence(name: str, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         routing.get(name, **options)
+
+
+@pytest.mark.parametrize("spread", [0.02, 1.0, 100.0])
+@pytest.mark.parametrize("away", [0.0, 50.0])
+def test_em_multiplied_out_is_exact_enough_in_single_precision(spread: float, away: float) -> None:
+    """Squares that are subtracted lose digits: as much as a variance may lose, not as much as a mean."""
+    votes = spread * torch.randn(4, 40, 3, 8, dtype=torch.float64) + away
+    act = torch.rand(4, 40, dtype=torch.float64)
+    route = routing.get("em", inverse_temperature=0.1, start_cost=-math.log(spread))
+    exact, single = route(votes, act, trace=True), route(votes.float(), act.float(), trace=True)
+    assert exact.trace is not None
+    assert single.trace is not None
+    torch.testing.assert_close(single.pose.double(), exact.pose, rtol=1e-4, atol=1e-4 * spread)
+    torch.testing.assert_close(single.act.double(), exact.act, rtol=0, atol=1e-3)
+    torch.testing.assert_close(single.trace.couplings.double(), exact.trace.couplings, rtol=0, atol=2e-3)

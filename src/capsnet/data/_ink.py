@@ -56,7 +56,7 @@ def _is_two_tone(pixels: Pixels) -> bool:
 
     There the border says what paper is, even if the digit is cropped so tightly that no fit could tell.
     """
-    distance = np.abs(pixels - _border_paper(pixels)).max(axis=2)
+    distance = _largest(np.abs(pixels - _border_paper(pixels)))
     far = float(np.quantile(distance, 0.99))
     near = float((distance < 0.04).mean())
     return far > 0.3 and near > 0.36 and near + float((distance > 0.7 * far).mean()) > 0.6
@@ -65,7 +65,7 @@ def _is_two_tone(pixels: Pixels) -> bool:
 def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
     """Look for ink darker than `papers` (and, if `local`, than its surroundings): a score, 0 for none, and the ink."""
     # by the colour in which the ink stands out most; in the dark, differences are not blown up beyond threefold
-    flat = 1 - ((papers - pixels) / np.maximum(papers, 0.3)).max(axis=2)
+    flat = 1 - _largest((papers - pixels) / np.maximum(papers, 0.3))
     contrast, noise = _stroke_contrast(flat, local)
     contrast = _without_rules(contrast)
     floor = max(FAINTEST, 5 * noise)
@@ -173,3 +173,8 @@ def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bo
     labels, count = label(mask)
     score, digit = choose(labels, count, contrast)
     return (score if int(digit.sum()) >= SMALLEST else 0.0), digit
+
+
+def _largest(colours: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The largest of each pixel's three values: (h, w, 3) -> (h, w). As `max(axis=2)`, which is thirty times slower."""
+    return np.maximum(np.maximum(colours[..., 0], colours[..., 1]), colours[..., 2])

@@ -8,9 +8,9 @@ activation a_i votes u_ij for parent j; R_ij is how much of the child parent j e
         a_j = sigmoid(lambda (beta_a - sum_h cost_jh))          a parent is active if describing them pays
     E:  R_ij = a_j N(u_ij; mu_j, sigma_j) / the sum of that over all parents of child i
 
-beta_u and beta_a are learned; lambda = final (1 - 0.95^(iteration + 1)) is the inverse temperature. a_i must weigh the
-votes in the M-step: an input activation that cancels is the commonest bug of re-implementations, and a posterior that
-is not normalised across positions the second.
+beta_u (counted from ``start_cost``) and beta_a are learned; lambda = final (1 - 0.95^(iteration + 1)) is the inverse
+temperature. a_i must weigh the votes in the M-step: an input activation that cancels is the commonest bug of
+re-implementations, and a posterior that is not normalised across positions the second.
 
 *Full*, the plain mixture of textbooks: p(child i) = sum_j pi_j N(u_ij; mu_j, Sigma_j), a_j = pi_j. Its log-likelihood
 never decreases.
@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnet.routing.base import Routed, Routing, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +38,19 @@ class EM(Routing):
         iterations: at least 1.
         covariance: ``"diagonal"`` with learned costs and an inverse temperature, or ``"full"`` without either.
         inverse_temperature: the final lambda of the diagonal form; the paper's is 0.01.
+        start_cost: where beta_u starts; minus the log of the votes' spread makes describing them cost nothing at first.
+            Otherwise a parent of many children with small votes is fully active whatever it sees, and does not learn.
         min_variance: added to every variance.
 
     Shapes: votes (B, I, J, D) -> pose (B, J, D) = the means, act (B, J). Convolutional: see ``routing.base``. Learned
-    (diagonal): ``use_cost`` (J,) = beta_u, ``act_cost`` (J,) = beta_a.
+    (diagonal): ``use_cost`` (J,) = beta_u - start_cost, ``act_cost`` (J,) = beta_a.
     """
 
     name: ClassVar[str] = "em"
     iterations: int = 3
     covariance: Literal["diagonal", "full"] = "diagonal"
     inverse_temperature: float = 0.01
+    start_cost: float = 0.0
     min_variance: float = 5e-4
 
     def __post_init__(self) -> None:
@@ -57,6 +60,8 @@ class EM(Routing):
         for what in ("inverse_temperature", "min_variance"):
             if not 0 < getattr(self, what) < math.inf:
                 raise ValueError(f"{what} must be positive and finite, got {getattr(self, what)!r}")
+        if not math.isfinite(self.start_cost):
+            raise ValueError(f"start_cost must be finite, got {self.start_cost!r}")
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"use_cost": (J,), "act_cost": (J,)} if self.covariance == "diagonal" else {}
@@ -65,45 +70,62 @@ class EM(Routing):
         self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         asked, votes = votes.dtype, at_least_single(votes)  # variances of halves are not worth having
+        even = weigh(votes.new_ones(votes.shape[:-1]), weights, edges).to(votes.dtype)
+        centre = gather(even / even.sum(dim=-2, keepdim=True).clamp_min(tiny(votes)), votes).detach()  # (B, J, D)
+        votes = votes - centre.unsqueeze(-3)  # a mixture moves with its votes, and numbers near zero are more exact
+        squares = votes.square() if self.covariance == "diagonal" else None
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
-        mean = act = votes.new_zeros(())
+        pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             posterior = couple(logits, edges)
             counted = weigh(posterior, weights, edges).to(votes.dtype)
             total = counted.sum(dim=-2)  # (B, J)
-            mean = gather(counted / total.clamp_min(tiny(votes)).unsqueeze(-2), votes)  # (B, J, D)
-            away = votes - mean.unsqueeze(-3)  # (B, I, J, D)
-            if self.covariance == "diagonal":
-                act, density = self.diagonal(counted, total, away, params, iteration)
+            share = counted / total.clamp_min(tiny(votes)).unsqueeze(-2)
+            mean = gather(share, votes)  # (B, J, D)
+            if squares is not None:
+                act, density = self.diagonal(share, total, mean, votes, squares, params, iteration)
             else:
-                act, density = self.full(counted, total, away, edges is not None)
-            act = act * (total > 0)  # a parent that nobody votes for is not there
+                act, density = self.full(share, total, votes - mean.unsqueeze(-3), edges is not None)
+            there = total > 0  # a parent that nobody votes for is not
+            pose, act = (mean + centre) * there.unsqueeze(-1), act * there
             if trace:
-                history.append((posterior.to(asked), logits.to(asked), mean.to(asked)))
+                history.append((posterior.to(asked), logits.to(asked), pose.to(asked)))
             if iteration < self.iterations - 1:
                 logits = density
-        return Routed(mean.to(asked), act.to(asked), stack_trace(history) if trace else None)
+        return Routed(pose.to(asked), act.to(asked), stack_trace(history) if trace else None)
 
     def diagonal(
-        self, counted: Tensor, total: Tensor, away: Tensor, params: dict[str, Tensor], iteration: int
+        self,
+        share: Tensor,
+        total: Tensor,
+        mean: Tensor,
+        votes: Tensor,
+        squares: Tensor,
+        params: dict[str, Tensor],
+        iteration: int,
     ) -> tuple[Tensor, Tensor]:
-        """Activations (B, J) and the log of each parent's weighted density at each vote (B, I, J)."""
-        share = counted / total.clamp_min(tiny(away)).unsqueeze(-2)
-        variance = gather(share, away.square()) + self.min_variance  # (B, J, D)
+        """Activations (B, J) and the log of each parent's weighted density at each vote (B, I, J).
+
+        (u - mu)^2 is multiplied out: what is left of each iteration are matrix products with the votes and with their
+        squares, where differences would be passes over memory.
+        """
+        spread = (gather(share, squares) - mean.square()).clamp_min(0)
+        variance = spread + self.min_variance  # (B, J, D)
         log_sigma = 0.5 * variance.log().sum(dim=-1)  # (B, J), summed over the dimensions
-        D = away.shape[-1]
-        use, seen = (params.get(name, away.new_zeros(())) for name in ("use_cost", "act_cost"))
-        cost = (D * use + log_sigma) * total
+        D = votes.shape[-1]
+        use, seen = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
+        cost = (D * (self.start_cost + use) + log_sigma) * total
         temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
         pays = temperature * (seen - cost)
-        distance = torch.einsum("...ijd,...jd->...ij", away.square(), variance.reciprocal())
+        narrow = variance.reciprocal()
+        offset = (mean.square() * narrow).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
+        distance = agree(squares, narrow) - 2 * agree(votes, mean * narrow) + offset
         density = F.logsigmoid(pays).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
         return pays.sigmoid(), density
 
-    def full(self, counted: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
+    def full(self, share: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
         """Mixing weights (B, J) and the log of pi_j N(u_ij; mu_j, Sigma_j) of the blurred votes (B, I, J)."""
-        share = counted / total.clamp_min(tiny(away)).unsqueeze(-2)
         columns = away.transpose(-3, -2)  # (B, J, I, D)
         spread = (columns * share.transpose(-2, -1).unsqueeze(-1)).transpose(-2, -1) @ columns  # (B, J, D, D)
         D = away.shape[-1]
@@ -126,4 +148,5 @@ def at_least_single(votes: Tensor) -> Tensor:
 
 
 def tiny(like: Tensor) -> float:
-    return torch.finfo(like.dtype).tiny
+    """Below this a parent has no children. Dividing by much less would overflow in the backward pass."""
+    return torch.finfo(like.dtype).eps ** 2

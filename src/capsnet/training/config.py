@@ -63,7 +63,7 @@ class TrainConfig:
     clip: float | None = None
     """Largest gradient norm; None does not clip."""
     ema: float | None = None
-    """Decay of an average of the weights, e.g. 0.999; the average is what gets tested and saved. None: no average."""
+    """Decay of an average of the weights, e.g. 0.999 (shorter at first): that is what gets tested. None: no average."""
     keep: Literal["best", "last"] = "best"
     """Which epoch's weights to keep: the best on the validation split, or the last."""
     seed: int = 0

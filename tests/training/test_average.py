@@ -1,0 +1,27 @@
+"""The average of the weights: short at first, then as long as asked; counters are copied."""
+
+import pytest
+import torch
+
+from capsnet.training.checkpoint import moving_average
+
+
+def test_forgets_the_start() -> None:
+    mean, value = torch.zeros(3), torch.ones(3)
+    update = moving_average(0.999)
+    for step in range(1, 101):
+        update([mean], [value], step)
+    # a constant 0.999 would still be at 0.095 here
+    assert mean.tolist() == pytest.approx([1.0] * 3, abs=1e-6)
+
+
+def test_is_exponential_in_the_end() -> None:
+    mean = torch.zeros(1, dtype=torch.float64)
+    moving_average(0.9)([mean], [torch.ones(1, dtype=torch.float64)], 10_000)
+    assert mean.item() == pytest.approx(0.1)
+
+
+def test_counters_are_copied() -> None:
+    mean = torch.tensor(3)
+    moving_average(0.99)([mean], [torch.tensor(7)], torch.tensor(50))
+    assert mean.item() == 7
