@@ -87,9 +87,13 @@ def scatter(path: str | Path, points: Sequence[Line], title: str, note: str, xla
         ax.errorbar(x, y, [[max(0.0, y - low)], [max(0.0, high - y)]], color=colour, capsize=4, linewidth=1.2)
         ax.plot([x], [y], marker=marker, color=colour, markersize=9, linestyle="none", label=point.name)
     ax.set_xlim(left=0, right=1.2 * max(point.x[0] for point in points))
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+    lows, highs = [min(point.low or point.y) for point in points], [max(point.high or point.y) for point in points]
+    if max(highs) > 5 * min(lows):  # one far off would press the others into a line
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+    else:
+        ax.set_ylim(bottom=0, top=1.15 * max(highs))
     tidy(ax, xlabel, ylabel)
     ax.legend(fontsize=LABEL, frameon=False, labelcolor=INK, ncols=2)
     heading(ax, title, note)
