@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench results clean
+.PHONY: help setup demo explore test test-slow lint format bench results clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -20,6 +20,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## train a small CapsNet on MNIST and show what came out (about 3 minutes)
 	$(BIN)/capsnet train demo
+
+explore: $(READY)  ## draw a digit and turn the knobs of its capsules, in the browser
+	$(BIN)/capsnet explore
 
 test: $(READY)  ## every test but the slow ones
 	$(BIN)/python -m pytest -q -m "not slow"

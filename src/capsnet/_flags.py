@@ -109,6 +109,25 @@ class CompareArgs(ExperimentArgs):
 
 
 @dataclass(kw_only=True)
+class ExploreArgs:
+    """Open a page on which you draw a digit, see which capsules answer, turn their knobs and watch the routing.
+
+    It listens on this machine only. Ctrl-C stops it.
+    """
+
+    models: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Shipped names (see `capsnet list models`), files of weights or run folders; by default all shipped ones."""
+    port: int | None = None
+    """Where to listen; None takes the first free port from 8028 on."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Beyond this machine visitors need the token that is printed."""
+    browser: bool = True
+    """Open the page in the browser."""
+    token: str | None = None
+    """What visitors have to bring; None makes a random one where one is needed."""
+
+
+@dataclass(kw_only=True)
 class ListArgs:
     """List what there is, one line each."""
 

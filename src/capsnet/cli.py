@@ -18,8 +18,18 @@ import tyro
 
 import capsnet
 from capsnet import data, experiments, models, recipes, routing, weights
-from capsnet._flags import CompareArgs, EvaluateArgs, ExperimentArgs, ListArgs, PredictArgs, ReproduceArgs, TrainArgs
+from capsnet._flags import (
+    CompareArgs,
+    EvaluateArgs,
+    ExperimentArgs,
+    ExploreArgs,
+    ListArgs,
+    PredictArgs,
+    ReproduceArgs,
+    TrainArgs,
+)
 from capsnet._names import check_name
+from capsnet.explorer import explore
 from capsnet.inference import pick_device
 from capsnet.training import Interrupted
 
@@ -191,6 +201,11 @@ def agreed(question: str) -> bool:
     return input("start? [y/N] ").strip().lower() in ("y", "yes")
 
 
+def explore_(arguments: Sequence[str]) -> None:
+    args = tyro.cli(ExploreArgs, args=arguments, prog="capsnet explore")
+    explore(args.models, host=args.host, port=args.port, browser=args.browser, token=args.token, say=say)
+
+
 def list_(arguments: Sequence[str]) -> None:
     what = tyro.cli(ListArgs, args=arguments, prog="capsnet list").what
     if what == "models":
@@ -218,6 +233,7 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "predict": (predict, "say what is on a picture"),
     "reproduce": (reproduce_, "a table or figure of the literature, one command each"),
     "compare": (compare, "routings side by side on the same network and data"),
+    "explore": (explore_, "draw a digit and turn the knobs of its capsules, in the browser"),
     "list": (list_, "models, routings, datasets, recipes or experiments"),
 }
 

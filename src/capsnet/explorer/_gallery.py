@@ -1,0 +1,146 @@
+"""Test digits to choose from: the MNIST of the box, or the model's own data set where that can be made here."""
+
+import threading
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capsnet import data
+from capsnet.data import Dataset
+from capsnet.explorer._pictures import Bytes, quantise, tiled, to_wire
+from capsnet.models import Model
+from capsnet.profiles import Profile
+
+PAGE = 24
+NUMBERS = 10_000_000  # pairs that have a number, as in the paper's test set
+DIGITS = ("mnist", "multimnist")  # shown as single digits of MNIST
+IN_THE_BOX = (*DIGITS, "expanded-mnist", "shapes")
+
+
+class Missing(LookupError):
+    """There is nothing of that name or number."""
+
+
+class Examples(NamedTuple):
+    """A split whose pictures fit the model's frame, and the class of each, (N,)."""
+
+    dataset: Dataset
+    labels: NDArray[np.int64]
+
+
+class Gallery:
+    """The examples of one model. Nothing is read before somebody looks."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.spec = str(model.card.get("data", "mnist"))
+        self._lock = threading.Lock()
+
+    def examples(self) -> Examples:
+        with self._lock:
+            return self._examples
+
+    def exists(self) -> bool:
+        """Whether there is anything to choose from."""
+        try:
+            self.examples()
+        except (Missing, ValueError, OSError):
+            return False
+        return True
+
+    @cached_property
+    def _examples(self) -> Examples:
+        name, _, options = self.spec.partition(":")
+        if name not in IN_THE_BOX or any("=" not in word for word in filter(None, options.split(","))):
+            raise Missing(f"there is no gallery for this model: its data set, {name[:40]!r}, is not in the box")
+        found = _test_split("mnist" if name in DIGITS else self.spec)
+        model, (height, width) = self.model, found.dataset.image_size
+        fits = height <= model.image_size[0] and width <= model.image_size[1]
+        if not fits or found.dataset.channels != model.in_channels or found.dataset.num_classes != model.num_classes:
+            raise Missing("there is no gallery for this model: its pictures and classes are not those of MNIST")
+        return found
+
+    def measured_on(self) -> Dataset:
+        """What the profile is to be measured on: the very data set of the model."""
+        self.examples()
+        return data.load(self.spec, "test")
+
+    def page(self, kind: str, page: int, profile: Profile | None) -> dict[str, Any]:
+        """One page of a kind of examples: hard, wrong, any, or those of a class."""
+        labels = self.examples().labels
+        chosen = self._choose(kind, labels, profile)
+        pages = max(1, -(-len(chosen) // PAGE))
+        if page >= pages:
+            raise Missing(f"there are {pages} pages of this kind, page {page} is not among them")
+        shown = chosen[page * PAGE : (page + 1) * PAGE]
+        height, width = self.model.image_size
+        empty = np.zeros((1, height, width, self.model.in_channels), dtype=np.uint8)
+        pictures = self.pictures(shown) if len(shown) else empty
+        wrong = {item.index: item.seen_as for item in profile.wrong} if profile else {}
+        items = [{"index": int(n), "label": int(labels[n]), "seen_as": wrong.get(int(n))} for n in shown]
+        return {"items": items, "sprite": to_wire(tiled(pictures[None])), "pages": pages}
+
+    def _choose(self, kind: str, labels: NDArray[np.int64], profile: Profile | None) -> NDArray[np.int64]:
+        if kind == "any":
+            return np.arange(len(labels))
+        if kind in ("hard", "wrong"):
+            known = (profile.hard if kind == "hard" else profile.wrong) if profile else []
+            return np.array([item.index for item in known], dtype=np.int64)
+        if kind.isascii() and kind.isdigit() and len(kind) < 5 and int(kind) < self.model.num_classes:
+            return np.flatnonzero(labels == int(kind))
+        raise ValueError(f"kind must be hard, wrong, any or a class from 0 to {self.model.num_classes - 1}")
+
+    def pictures(self, indices: NDArray[np.int64]) -> Bytes:
+        """Examples in the middle of the model's frame, (N, H, W, C)."""
+        drawn = quantise(self.examples().dataset.batch(indices).images)
+        return np.stack([place(picture, self.model.image_size) for picture in drawn])
+
+    def one(self, index: int) -> dict[str, Any]:
+        """One example as the network sees it."""
+        labels = self.examples().labels
+        if not 0 <= index < len(labels):
+            raise Missing(f"there are {len(labels)} examples, number {index} is not among them")
+        return {"seen": to_wire(self.pictures(np.array([index]))[0]), "label": int(labels[index])}
+
+    def pair(self, number: int) -> dict[str, Any]:
+        """Two digits of different classes and their offsets: MultiMNIST's pair of that number."""
+        if self.spec.partition(":")[0] not in DIGITS:
+            raise Missing("there are no pairs for this model: they are made of MNIST's digits")
+        self.examples()
+        pairs = _pairs()
+        which = np.array([number])
+        first, second = pairs.choose(which)[0]
+        shown = [to_wire(pairs.digits.images[n].transpose(1, 2, 0)) for n in (first, second)]
+        labels = [int(pairs.digits.targets[n]) for n in (first, second)]
+        return {"first": shown[0], "second": shown[1], "labels": labels, "offsets": pairs.offsets(which)[0].tolist()}
+
+
+def place(picture: Bytes, frame: tuple[int, int], offset: tuple[int, int] = (0, 0)) -> Bytes:
+    """A picture (h, w, C) in the middle of a black frame, moved down and right; what leaves the frame is cut off."""
+    alone = np.zeros((*frame, picture.shape[2]), dtype=np.uint8)
+    into, out = [], []
+    for whole, part, move in zip(frame, picture.shape[:2], offset, strict=True):
+        start = (whole - part) // 2 + move
+        first, last = max(0, start), max(0, start, min(whole, start + part))
+        into.append(slice(first, last))
+        out.append(slice(first - start, last - start))
+    alone[into[0], into[1]] = picture[out[0], out[1]]
+    return alone
+
+
+@lru_cache(maxsize=8)
+def _test_split(spec: str) -> Examples:
+    dataset = data.load(spec, "test")
+    labels = getattr(dataset, "targets", None)
+    if labels is None:
+        labels = np.concatenate([batch.targets.numpy() for batch in data.batches(dataset, 500)])
+    if labels.ndim != 1:
+        raise Missing("there is no gallery for this model: its examples have several classes each")
+    return Examples(dataset, labels)
+
+
+@lru_cache(maxsize=1)
+def _pairs() -> Any:
+    return data.multimnist("test")

@@ -1,0 +1,128 @@
+"""Looking into the routing: who sends how much to whom in each iteration, and where the votes for a parent lie."""
+
+import base64
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from capsnet.explorer._answers import check_class, grid_of
+from capsnet.explorer._pictures import to_input
+from capsnet.explorer._rerouting import class_layer, listening, reroute
+from capsnet.explorer._studio import Exhibit
+from capsnet.explorer._wire import Question, VotesQuestion
+from capsnet.functional import length
+from capsnet.routing import get
+
+
+class Routing(NamedTuple):
+    """One picture's routing: couplings (R, I, J), the parents' poses (R, J, D) and lengths (R, J), votes (I, J, D)."""
+
+    couplings: Tensor
+    poses: Tensor
+    lengths: Tensor
+    votes: Tensor
+    grid: tuple[int, int, int]
+
+
+def trace(exhibit: Exhibit, ask: Question) -> dict[str, Any]:
+    seen = _watch(exhibit, ask)
+    shares, scale = _shares(seen.couplings)
+    return {
+        "iterations": len(seen.couplings),
+        "grid": list(seen.grid),
+        "couplings": _pack(shares),
+        "scale": scale,
+        "entropy": undecided(seen.couplings).tolist(),
+        "lengths": seen.lengths.tolist(),
+    }
+
+
+def votes(exhibit: Exhibit, ask: VotesQuestion) -> dict[str, Any]:
+    """The votes for one parent in the plane of their first two principal components, and the parent's way in it."""
+    j = ask.klass
+    check_class(exhibit.model, j)
+    seen = _watch(exhibit, ask)
+    cloud = seen.votes[:, j].double().numpy()  # (I, D)
+    norms = np.linalg.norm(cloud, axis=1)
+    plane = _plane(cloud, seen.couplings[-1, :, j].double().numpy() * norms)
+    shares, scale = _shares(seen.couplings)
+    longest = float(norms.max())
+    return {
+        "points": base64.b64encode(plane.project(cloud).astype("<f4").tobytes()).decode("ascii"),
+        "norms": _pack(torch.from_numpy(norms / max(longest, 1e-12))),
+        "longest": longest,
+        "parents": plane.project(seen.poses[:, j].double().numpy()).tolist(),
+        "origin": plane.project(np.zeros((1, cloud.shape[1])))[0].tolist(),
+        "explained": plane.explained,
+        "weights": _pack(shares[:, :, j]),
+        "scale": scale,
+    }
+
+
+def undecided(couplings: Tensor) -> Tensor:
+    """Mean entropy of the children's couplings over its largest value: 1 undecided, 0 decided. (R, I, J) -> (R,)"""
+    shares = couplings / couplings.sum(dim=-1, keepdim=True).clamp_min(1e-30)
+    entropy = torch.special.entr(shares).sum(dim=-1)  # (R, I)
+    return (entropy / np.log(max(2, couplings.shape[-1]))).mean(dim=-1).clamp(0, 1)
+
+
+class Plane(NamedTuple):
+    centre: NDArray[np.float64]  # (D,)
+    axes: NDArray[np.float64]  # (D, 2)
+    explained: float
+
+    def project(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (points - self.centre) @ self.axes
+
+
+def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
+    """The plane of the two largest weighted principal components. The axes' signs are fixed, so that the picture does
+    not flip from one call to the next."""
+    total = max(float(weights.sum()), 1e-12)
+    centre = weights @ points / total
+    away = points - centre
+    values, axes = np.linalg.eigh((away * weights[:, None]).T @ away / total)  # ascending
+    axes = axes[:, ::-1][:, :2]
+    if axes.shape[1] < 2:  # poses of one number
+        axes = np.pad(axes, ((0, 0), (0, 1)))
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
+    spread = max(float(values.sum()), 1e-12)
+    return Plane(centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1)))
+
+
+def _watch(exhibit: Exhibit, ask: Question) -> Routing:
+    image = to_input(ask.seen, exhibit.model)
+    model = reroute(exhibit.model, ask.routing, ask.iterations)
+    layer, grid = class_layer(model), grid_of(model)
+    assert grid is not None
+    heard: list[tuple[Tensor, Tensor | None]] = []
+    output = listening(model, heard)(image, trace=True)
+    u, act = heard[0]
+    cast = layer.votes(u)
+    past = output.trace
+    assert past is not None
+    lengths = length(past.poses[:, 0])  # (R, J)
+    if not torch.allclose(lengths[-1], output.lengths[0], atol=1e-4):  # a routing whose presence is not the length
+        options = [{"iterations": r + 1} for r in range(len(lengths))] if hasattr(layer.routing, "iterations") else [{}]
+        params = dict(layer.routing_params.items())
+        lengths = torch.cat([get(layer.routing, **o)(cast, act, params=params).act for o in options])
+    return Routing(past.couplings[:, 0], past.poses[:, 0], lengths, cast[0], grid)
+
+
+def _shares(couplings: Tensor) -> tuple[Tensor, float]:
+    """Couplings for the wire, and the factor that was taken out of them.
+
+    Where parents attend to children (attention) the shares of a thousand children sum to 1 and a byte would not show
+    them: these are divided by the largest. Couplings that divide a child among its parents stay as they are.
+    """
+    attends = bool(torch.allclose(couplings.sum(dim=-2), torch.ones(()), atol=1e-3))
+    scale = float(couplings.max()) if attends else 1.0
+    return couplings / max(scale, 1e-12), scale
+
+
+def _pack(shares: Tensor) -> str:
+    """Numbers from 0 to 1 as bytes in base64, in their order."""
+    return base64.b64encode(shares.mul(255).round().clamp(0, 255).to(torch.uint8).numpy().tobytes()).decode("ascii")

@@ -1,0 +1,113 @@
+"""From the command line to a listening server: load, choose a port, tell the address, open the browser."""
+
+import ipaddress
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import torch
+import uvicorn
+
+from capsnet.explorer._studio import load_models
+from capsnet.explorer.app import create_app
+
+PORT = 8028  # the first to be tried
+TRIES = 20
+
+
+class Server(uvicorn.Server):
+    """uvicorn that says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self.ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready()
+
+
+def serve(
+    models: Sequence[str | Path],
+    *,
+    host: str,
+    port: int | None,
+    browser: bool,
+    token: str | None,
+    say: Callable[[str], object],
+) -> None:
+    """Serve until Ctrl-C; see ``explore``."""
+    if token is not None and not token:
+        raise ValueError("the token is empty: give one of at least one character, or none")
+    if not is_loopback(host):
+        token = token or secrets.token_urlsafe(24)
+        say(f"warning: {host} can be reached from other machines; only visitors with the token get in")
+    with listen(host, port) as listener:
+        app = create_app(load_models(models), token=token, host=host)
+        address = page_address(host, listener.getsockname()[1], token)
+
+        def ready() -> None:
+            say(f"the explorer is at  {address}\nCtrl-C stops it")
+            if browser:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, ws="none", proxy_headers=False, server_header=False,
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        threads = torch.get_num_threads()
+        try:
+            Server(config, ready).run(sockets=[listener])
+        except KeyboardInterrupt:  # uvicorn has stopped in order and says so once more
+            say("stopped")
+        finally:
+            torch.set_num_threads(threads)
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket bound to the port that was asked for, or to the first free one of a few."""
+    wanted = range(PORT, PORT + TRIES) if port is None else [port]
+    if port is not None and not 0 <= port <= 65535:
+        raise ValueError(f"a port is a number from 0 to 65535, got {port}")
+    try:
+        family, kind, protocol, _, _ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError):
+        raise ValueError(f"there is no host {host!r} to listen on") from None
+    for number in wanted:
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, number))
+            listener.listen(128)
+        except PermissionError:
+            listener.close()
+            raise ValueError(f"port {number} is not allowed for you: choose one above 1023") from None
+        except OSError as error:
+            listener.close()
+            if error.errno not in (98, 48, 10048):  # in use: Linux, macOS, Windows
+                raise ValueError(f"cannot listen on {host}: {error.strerror or error}") from None
+            continue
+        return listener
+    if port is None:
+        raise ValueError(f"the ports {PORT} to {PORT + TRIES - 1} are all in use: name a free one with --port")
+    raise ValueError(f"port {port} is in use: choose another with --port, or leave it out")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def page_address(host: str, port: int, token: str | None) -> str:
+    """What to type into a browser; of a server on all interfaces, this machine's name."""
+    shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    shown = f"[{shown}]" if ":" in shown else shown
+    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")

@@ -1,0 +1,214 @@
+"""What travels between page and server: every request and every answer, with its limits.
+
+Validation is strict: no number from a string, no unknown field, no NaN. The answers are declared for the OpenAPI
+schema and its tests; they are written as plain JSON without being validated again.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SIDE = 1024  # pixels: the largest canvas
+DECODED = 16  # pictures per call
+SHIFT = 12  # pixels that a digit of a pair may be moved
+BASE64 = 4 * -(-SIDE * SIDE * 3 // 3)  # characters of the largest picture
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Class = Annotated[int, Field(ge=0, le=9999)]
+Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a pose
+Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
+Move = Annotated[int, Field(ge=-SHIFT, le=SHIFT)]
+Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
+
+
+class Wire(BaseModel):
+    """Strict in all that comes in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Pixels(Wire):
+    """A picture: bytes row by row, channels last, in base64. Byte b means b / 255."""
+
+    width: Annotated[int, Field(ge=1, le=SIDE)]
+    height: Annotated[int, Field(ge=1, le=SIDE)]
+    channels: Literal[1, 3]
+    data: Annotated[str, Field(max_length=BASE64)]
+
+
+class See(Wire):
+    model: Name
+    image: Pixels
+    centre: bool = True
+
+
+class Question(Wire):
+    """A picture for a network, whose routing may be replaced for this one call."""
+
+    model: Name
+    seen: Pixels
+    routing: Annotated[str, Field(max_length=100)] | None = None
+    iterations: Annotated[int, Field(ge=1, le=10)] | None = None
+
+
+class VotesQuestion(Question):
+    klass: Class = Field(alias="class")
+
+
+class Decode(Wire):
+    model: Name
+    poses: Annotated[list[Pose], Field(min_length=1, max_length=DECODED)]
+    classes: Annotated[list[Class], Field(min_length=1, max_length=DECODED)]
+
+
+class Sweep(Wire):
+    model: Name
+    pose: Pose
+    klass: Class = Field(alias="class")
+
+
+class Pair(Wire):
+    model: Name
+    first: Pixels
+    second: Pixels
+    offsets: Annotated[list[Offset], Field(min_length=2, max_length=2)]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Sprite(Answer):
+    """As Pixels, of any size."""
+
+    width: int
+    height: int
+    channels: Literal[1, 3]
+    data: str
+
+
+class RoutingInfo(Answer):
+    name: str
+    iterations: int | None
+
+
+class Margins(Answer):
+    present: float
+    absent: float
+
+
+class Receptive(Answer):
+    """What a child at row y sees of the picture, in pixels: ``size`` of them from ``start + stride * y`` on."""
+
+    size: int
+    stride: int
+    start: int
+
+
+class ModelInfo(Answer):
+    name: str
+    title: str
+    summary: str
+    parameters: int
+    image_size: list[int]
+    channels: int
+    classes: list[str]
+    dims: int | None
+    decoder: bool
+    routing: RoutingInfo | None
+    routings: list[str]
+    grid: list[int] | None
+    multi: bool
+    test_accuracy: float | None
+    ranges: list[list[list[float]]] | None
+    means: list[list[float]] | None
+    names: list[list[str | None]] | None
+    margins: Margins | None
+    receptive: Receptive | None
+    gallery: bool
+
+
+class Models(Answer):
+    models: list[ModelInfo]
+
+
+class Seen(Answer):
+    seen: Sprite
+    empty: bool
+
+
+class Uploaded(Answer):
+    seen: Sprite
+
+
+class Classified(Answer):
+    lengths: list[float]
+    poses: list[list[float]] | None
+    order: list[int]
+    reconstruction: Sprite | None
+    milliseconds: float
+    parameters: int
+
+
+class Decoded(Answer):
+    pictures: list[Sprite]
+
+
+class Swept(Answer):
+    offsets: list[float]
+    pictures: Sprite
+
+
+class Traced(Answer):
+    iterations: int
+    grid: list[int]
+    couplings: str
+    scale: float
+    entropy: list[float]
+    lengths: list[list[float]]
+
+
+class Voted(Answer):
+    points: str
+    norms: str
+    longest: float
+    parents: list[list[float]]
+    origin: list[float]
+    explained: float
+    weights: str
+    scale: float
+
+
+class Paired(Answer):
+    seen: Sprite
+    alone: list[Sprite]
+
+
+class Item(Answer):
+    index: int
+    label: int
+    seen_as: int | None
+
+
+class GalleryPage(Answer):
+    items: list[Item]
+    sprite: Sprite
+    pages: int
+
+
+class Digit(Answer):
+    seen: Sprite
+    label: int
+
+
+class RandomPair(Answer):
+    first: Sprite
+    second: Sprite
+    labels: list[int]
+    offsets: list[list[int]]
+
+
+class Problem(Answer):
+    """Every 4xx: what was wrong, in one sentence."""
+
+    error: str

@@ -1,0 +1,91 @@
+/** Panel 2: one bar per class, as long as its capsule; the first, the second, and the one that is selected. */
+
+import { h } from "./elements.js";
+import { PRESENT, select } from "./network.js";
+import { isBlank } from "./pixels.js";
+import { currentModel, state } from "./state.js";
+
+let rows = [];
+let parts = null;
+
+/** Fill the panel. */
+export function mount(section) {
+  const first = h("p", { class: "first", "data-testid": "first" });
+  const second = h("p", { class: "second", "data-testid": "second" });
+  const bars = h("div", { class: "bars", role: "radiogroup", "aria-label": "Selected capsule" });
+  const verdict = h("div", { class: "verdict", "aria-live": "polite" }, first, second);
+  const legend = h("p", { class: "note legend" });
+  const body = section.querySelector(".body");
+  parts = { body, verdict, bars, first, second, legend };
+  body.append(verdict, bars, legend);
+  state.on(["model"], build);
+  state.on(["answer", "klass"], update);
+}
+
+function describe({ dims, margins }) {
+  if (!dims) return "These are probabilities: this network has no capsules.";
+  const choose = "Choose a row to look into its capsule.";
+  if (!margins) return `How active each capsule is: trained to be ahead of the others, not to reach a mark. ${choose}`;
+  return `Trained to end above ${margins.present} where the class is there, else below ${margins.absent}. ${choose}`;
+}
+
+function build() {
+  const model = currentModel();
+  const { classes, margins } = model;
+  rows = classes.map((name, k) => {
+    const radio = h("input", {
+      type: "radio", name: "klass", value: k, class: "visually-hidden", "aria-labelledby": `class-${k}`,
+    });
+    radio.addEventListener("change", () => select(k));
+    const fill = h("div", { class: "fill" });
+    const meter = h("div", {
+      class: "meter", role: "meter", "data-testid": `bar-${k}`, "aria-label": `Length of capsule ${name}`,
+      "aria-valuemin": "0", "aria-valuemax": "1", "aria-valuenow": "0.000",
+    }, fill);
+    const value = h("span", { class: "value" });
+    const title = h("span", { class: "name", id: `class-${k}`, title: name }, name);
+    const row = h("label", { class: "bar-row" }, radio, title, meter, value);
+    return { row, radio, fill, meter, value };
+  });
+  const scale = h("div", { class: "bar-scale", "aria-hidden": "true" });
+  for (const value of margins ? [margins.absent, margins.present] : []) {
+    const mark = h("span", {}, String(value));
+    mark.style.left = `${value * 100}%`;
+    scale.append(mark);
+  }
+  parts.legend.textContent = describe(model);
+  parts.body.classList.toggle("wide", classes.some((name) => name.length > 2));
+  parts.bars.replaceChildren(scale, ...rows.map(({ row }) => row));
+  update();
+}
+
+function update() {
+  const [answer, klass] = [state.get("answer"), state.get("klass")];
+  rows.forEach(({ row, radio, fill, meter, value }, k) => {
+    const length = answer?.lengths[k] ?? 0;
+    fill.style.width = `${Math.min(1, length) * 100}%`;
+    meter.setAttribute("aria-valuenow", length.toFixed(3));
+    value.textContent = answer ? length.toFixed(3) : "";
+    row.classList.toggle("is-first", answer?.order[0] === k && length >= PRESENT);
+    row.classList.toggle("is-second", answer?.order[1] === k);
+    row.classList.toggle("is-selected", k === klass);
+    radio.checked = k === klass;
+  });
+  if (answer) speak(answer);
+}
+
+function speak({ lengths, order }) {
+  const { classes } = currentModel();
+  const words = (k) => [h("b", {}, classes[k]), " · ", lengths[k].toFixed(2)];
+  const somebody = lengths[order[0]] >= PRESENT;
+  parts.verdict.setAttribute("aria-live", state.get("drawing") ? "off" : "polite"); // speak when the stroke has ended
+  if (isBlank(state.get("seen"))) { // what a network says of nothing is no verdict
+    parts.first.replaceChildren(h("span", {}, "nothing drawn yet"));
+    parts.second.replaceChildren();
+    return;
+  }
+  const nobody = [h("span", { class: "nobody" }, `nobody reaches ${PRESENT}`), " · longest: ", ...words(order[0])];
+  const first = [h("span", {}, "first: "), ...words(order[0])];
+  parts.first.replaceChildren(...(somebody ? first : nobody));
+  parts.second.replaceChildren(...(order.length > 1 ? [h("span", {}, "second: "), ...words(order[1])] : []));
+}

@@ -1,0 +1,223 @@
+/** The same picture through two or three networks or routings, side by side. */
+
+import { latest, report } from "./api.js";
+import { choice, h, offer } from "./elements.js";
+import { PRESENT } from "./network.js";
+import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
+import { register } from "./share.js";
+import { currentModel, state } from "./state.js";
+
+const MOST = 3;
+const REMEMBERED = 7; // calls whose median time is shown
+const ITERATIONS = [1, 2, 3, 4, 5, 7, 10];
+
+/** What to compare while nobody has said: the network with fewer and more iterations, or with its neighbours. */
+function defaults(model, models) {
+  if (model.routing?.iterations) {
+    const counts = [1, model.routing.iterations, 10].filter((count, n, all) => all.indexOf(count) === n);
+    return counts.map((iterations) => ({ model: model.name, iterations }));
+  }
+  const others = models.filter(({ name }) => name !== model.name);
+  return [model, ...others].slice(0, MOST).map(({ name }) => ({ model: name }));
+}
+
+const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+
+/** Does this routing of a network take a number of iterations? One that does none says so by having none. */
+function iterates(model, routing) {
+  if (routing && routing !== model.routing?.name) return routing !== "uniform";
+  return Boolean(model.routing?.iterations);
+}
+
+class Card {
+  /** @param {number} number its place  @param {{onChange: Function, onRemove: Function}} hooks */
+  constructor(number, { onChange, onRemove }) {
+    this.fit = latest(`compare-fit-${number}`);
+    this.classify = latest(`compare-${number}`);
+    this.onChange = onChange;
+    this.times = [];
+    const model = choice("Network", [], { onchange: () => onChange({ model: this.model.value }) });
+    const routing = choice("Routing", [], { onchange: () => this.rerouted() });
+    const iterations = choice("Iterations", [], { onchange: () => this.rerouted() });
+    [this.model, this.routing, this.iterations] = [model, routing, iterations].map(({ select }) => select);
+    this.verdict = h("p", { class: "compare-verdict" });
+    this.bars = h("div", { class: "compare-bars", role: "img" });
+    this.facts = h("p", { class: "compare-facts" });
+    this.canvas = h("canvas", { class: "compare-picture", role: "img", hidden: true });
+    const words = `Remove column ${number + 1}`;
+    const look = { type: "button", class: "button icon small", "aria-label": words, onclick: onRemove };
+    this.remove = h("button", look, "×");
+    const choices = h("div", { class: "compare-choices" }, model.label, routing.label, iterations.label, this.remove);
+    this.element = h(
+      "article",
+      { class: "compare-card", "data-testid": "compare-row", "aria-label": `Column ${number + 1}` },
+      choices,
+      h("div", { class: "compare-head" }, this.verdict, this.canvas),
+      this.bars,
+      this.facts,
+    );
+  }
+
+  rerouted() {
+    const model = this.described;
+    const routing = this.routing.value || undefined;
+    const iterations = iterates(model, routing) ? Number(this.iterations.value) || undefined : undefined;
+    this.onChange({ model: model.name, routing, iterations });
+  }
+
+  /** Show the choices of an entry of `state.compare`. */
+  set(entry, models, removable) {
+    const model = models.find(({ name }) => name === entry.model) ?? models[0];
+    const key = JSON.stringify([entry, model.name]);
+    if (key !== this.key) this.times = []; // times of another routing say nothing about this one
+    Object.assign(this, { key, entry, described: model });
+    offer(this.model, models.map(({ name, title }) => [name, title]));
+    this.model.value = model.name;
+    const own = model.routing?.name;
+    const others = model.routings.filter((name) => name !== own).map((name) => [name, name]);
+    offer(this.routing, [["", own ?? "none"], ...others]);
+    this.routing.value = entry.routing && entry.routing !== own ? entry.routing : "";
+    this.routing.disabled = others.length === 0;
+    const counts = [...new Set([...ITERATIONS, entry.iterations ?? 1])].sort((a, b) => a - b);
+    const usual = this.routing.value === "" && own ? `own (${model.routing.iterations ?? "none"})` : "usual";
+    const able = iterates(model, entry.routing);
+    offer(this.iterations, able ? [["", usual], ...counts.map((count) => [count, String(count)])] : [["", "none"]]);
+    this.iterations.value = able ? (entry.iterations ?? "") : "";
+    this.iterations.disabled = !able;
+    this.remove.hidden = !removable;
+  }
+
+  async ask(seen) {
+    const { described: model, key } = this;
+    const picture = await this.frame(seen, model);
+    if (!picture || key !== this.key) return;
+    const answer = this.known(picture) ?? await this.answer(picture);
+    if (answer && key === this.key) this.show(answer, model, picture, picture !== seen);
+  }
+
+  /** The page's own answer where this column is the network as it is, so that nothing is computed twice; else null. */
+  known(picture) {
+    const { entry: { routing, iterations }, described: model } = this;
+    const own = !routing && (iterations ?? model.routing?.iterations) === model.routing?.iterations;
+    return own && model.name === state.get("model") && picture === state.get("seen") ? state.get("answer") : null;
+  }
+
+  answer(picture) {
+    const { entry: { routing, iterations }, described: model } = this;
+    const other = { ...(routing && { routing }), ...(iterations && { iterations }) };
+    return this.classify("/api/classify", { model: model.name, seen: toWire(picture), ...other });
+  }
+
+  /** The picture in the frame of this network; another size means another preparation. */
+  async frame(seen, model) {
+    if (fits(seen, model)) return seen;
+    const answer = await this.fit("/api/see", { model: model.name, image: toWire(seen), centre: state.get("centre") });
+    return answer && fromWire(answer.seen);
+  }
+
+  show({ lengths, order, milliseconds, parameters, reconstruction }, model, picture, resized) {
+    const { classes, image_size: [height, width] } = model;
+    this.times = [...this.times, milliseconds].slice(-REMEMBERED);
+    const words = (klass) => `${classes[klass]} ${lengths[klass].toFixed(3)}`;
+    const line = (text) => h("span", {}, text);
+    const first = [h("b", {}, classes[order[0]]), ` ${lengths[order[0]].toFixed(3)}`];
+    const second = order.length > 1 ? [line(`second: ${words(order[1])}`)] : [];
+    const unsure = lengths[order[0]] < PRESENT ? [line(`nobody reaches ${PRESENT}`)] : [];
+    const verdict = isBlank(picture) ? [line("nothing drawn yet")] : [...first, ...second, ...unsure];
+    this.verdict.replaceChildren(...verdict);
+    this.bars.classList.toggle("wide", classes.some((name) => name.length > 2));
+    this.bars.setAttribute("aria-label", `Lengths: ${classes.map((_, klass) => words(klass)).join(", ")}`);
+    this.bars.replaceChildren(
+      ...classes.map((name, klass) => {
+        const bar = h("span", { class: "fill" });
+        bar.style.height = `${100 * Math.min(1, lengths[klass])}%`;
+        const place = order.indexOf(klass);
+        const track = h("span", { class: "track" }, bar);
+        return h("span", { class: place === 0 ? "column first" : "column" }, track, h("span", { class: "name" }, name));
+      }),
+    );
+    const time = `${median(this.times).toFixed(1)} ms`;
+    const calls = this.times.length === 1 ? "one call" : `median of ${this.times.length} calls`;
+    const fitted = resized ? ` Fitted to its ${width} × ${height} frame.` : "";
+    this.facts.textContent = `${time} (${calls}), ${parameters.toLocaleString("en-GB")} parameters.${fitted}`;
+    this.canvas.hidden = !reconstruction;
+    if (!reconstruction) return;
+    paint(this.canvas, fromWire(reconstruction));
+    this.canvas.setAttribute("aria-label", `What its capsule ${classes[order[0]]} draws`);
+  }
+}
+
+class ComparePanel {
+  constructor(body) {
+    this.cards = [];
+    this.grid = h("div", { class: "compare-cards" });
+    const look = { type: "button", class: "button", "data-testid": "compare-add", onclick: () => this.append() };
+    this.add = h("button", look, "Add a column");
+    body.append(this.grid, this.add);
+  }
+
+  /** The entries that hold: a person's, else the defaults of the network that is chosen. */
+  entries() {
+    const chosen = state.get("compare") ?? [];
+    const model = currentModel();
+    return chosen.length ? chosen.slice(0, MOST) : model ? defaults(model, state.get("models")) : [];
+  }
+
+  append() {
+    const entries = this.entries();
+    state.set({ compare: [...entries, { model: state.get("model") }].slice(0, MOST) });
+    this.cards.at(-1)?.model.focus();
+  }
+
+  update() {
+    const entries = this.entries();
+    while (this.cards.length < entries.length) this.cards.push(this.make(this.cards.length));
+    this.cards.length = entries.length;
+    this.grid.replaceChildren(...this.cards.map(({ element }) => element));
+    this.cards.forEach((card, n) => card.set(entries[n], state.get("models"), entries.length > 1));
+    this.add.hidden = entries.length >= MOST;
+    this.ask();
+  }
+
+  make(number) {
+    return new Card(number, {
+      onChange: (entry) => state.set({ compare: this.entries().map((old, n) => (n === number ? entry : old)) }),
+      onRemove: () => {
+        state.set({ compare: this.entries().filter((_, n) => n !== number) });
+        this.add.focus();
+      },
+    });
+  }
+
+  ask() {
+    const seen = state.get("seen");
+    if (!seen || !state.get("answer") || state.get("drawing")) return; // at the end of a stroke, not in its midst
+    for (const card of this.cards) card.ask(seen).catch(report);
+  }
+}
+
+/** The columns a person chose as text: model*routing*iterations, one after another; null for the defaults. */
+function encode() {
+  const entries = state.get("compare") ?? [];
+  const columns = entries.map(({ model, routing = "", iterations = "" }) => [model, routing, iterations].join("*"));
+  return columns.join(",") || null;
+}
+
+function decode(text) {
+  const known = state.get("models").map(({ name }) => name);
+  const columns = (text ?? "").split(",").slice(0, MOST).map((column) => {
+    const [model, routing, iterations] = column.split("*");
+    const count = /^([1-9]|10)$/.test(iterations ?? "") ? Number(iterations) : undefined;
+    return { model, routing: routing || undefined, iterations: count };
+  });
+  state.set({ compare: columns.filter(({ model }) => known.includes(model)) });
+}
+
+/** Fill the section of comparisons. */
+export function mount(section) {
+  const panel = new ComparePanel(section.querySelector(".body"));
+  state.on(["compare", "model", "models"], () => panel.update());
+  state.on(["answer", "drawing"], () => panel.ask());
+  register("compare", { encode, decode });
+  panel.update();
+}

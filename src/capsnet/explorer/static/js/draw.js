@@ -1,0 +1,254 @@
+/** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
+
+import { latest, report } from "./api.js";
+import { h } from "./elements.js";
+import { mount as mountGallery } from "./gallery.js";
+import { Ink, SIDE } from "./ink.js";
+import { show } from "./network.js";
+import { fromWire, isBlank, paint, toWire } from "./pixels.js";
+import { currentModel, state } from "./state.js";
+import { mount as mountUpload, upload } from "./upload.js";
+
+const see = latest("see", { live: true });
+const HELP = "Keys: arrows move the pen (Shift: faster), Space puts it down or lifts it, Ctrl+Z takes a stroke back.";
+
+let ink = null;
+let tools = null; // the panel's controls, by name
+let stroke = 0; // counts strokes and other changes: an answer to an older one ends nothing
+let example = false; // the first visit's picture, which the first stroke wipes away
+let started = false; // before the first picture there is nothing to go back to
+let file = null; // the uploaded file behind the canvas, to prepare again when the switch or the network changes
+
+/** Fill the panel. */
+export function mount(section) {
+  const canvas = h("canvas", {
+    "data-testid": "canvas", class: "paper", tabindex: "0", role: "application", "aria-label": "Drawing area",
+    "aria-describedby": "draw-help",
+  });
+  const cursor = h("div", { class: "cursor", hidden: true });
+  const invitation = h("p", { class: "invitation", "aria-hidden": "true" });
+  tools = { canvas, cursor, invitation, ...buildTools() };
+  section.querySelector(".body").append(
+    h("div", { class: "easel" },
+      h("div", { class: "stage" }, canvas, cursor, invitation),
+      h("div", { class: "side" }, tools.figure, tools.panel)),
+    h("p", { id: "draw-help", class: "note keys" }, HELP),
+  );
+  ink = new Ink(canvas);
+  listenToPointer(canvas);
+  listenToKeys(canvas, cursor);
+  const extras = h("div", { class: "sources" });
+  section.querySelector(".body").append(extras);
+  mountUpload(tools.uploads, (chosen) => { file = chosen; });
+  mountGallery(extras);
+  state.on(["seen"], follow);
+  state.on(["centre", "model"], prepareAgain);
+  state.on(["centre"], () => { tools.centre.checked = state.get("centre"); });
+}
+
+/** The first visit's picture: an example that the first stroke wipes away. */
+export function showExample(seen) {
+  show(seen, "gallery");
+  example = true;
+  refresh();
+}
+
+function buildTools() {
+  const button = (name, text, onclick, more = {}) =>
+    h("button", { type: "button", class: "button", "data-testid": name, onclick, ...more }, text);
+  const undo = button("undo", "Undo", () => back(false));
+  const redo = button("redo", "Redo", () => back(true));
+  const clear = button("clear", "Clear", wipe);
+  const toggle = () => eraser.setAttribute("aria-pressed", !erasing());
+  const eraser = button("eraser", "Eraser", toggle, { "aria-pressed": "false" });
+  const brush = h("input", { type: "range", id: "brush", "data-testid": "brush", min: 12, max: 64, value: 34 });
+  const centre = h("input", {
+    type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),
+  });
+  centre.checked = state.get("centre");
+  const seen = h("canvas", { "data-testid": "seen", role: "img", "aria-label": "What the network sees: nothing yet" });
+  const uploads = h("div", { class: "uploads" });
+  return {
+    undo, redo, eraser, brush, centre, seen, uploads,
+    figure: h("figure", { class: "seen" }, seen, h("figcaption", { class: "note" }, "What the network sees")),
+    panel: h("div", { class: "controls" },
+      h("div", { class: "buttons" }, undo, redo, eraser, clear),
+      h("label", { class: "brush", for: "brush" }, h("span", {}, "Brush"), brush),
+      h("label", { class: "check", title: "Cut out, scale and centre the ink, as MNIST's digits were" },
+        centre, "Centre like MNIST"),
+      uploads),
+  };
+}
+
+const erasing = () => tools.eraser.getAttribute("aria-pressed") === "true";
+
+/* Seeing */
+
+/** Send the drawing; what comes back is what the network sees. */
+async function look() {
+  const [model, mine, penDown] = [currentModel(), stroke, ink.pen !== null];
+  if (!model) return;
+  const image = toWire(ink.pixels(model.channels));
+  try {
+    const answer = await see("/api/see", { model: model.name, image, centre: state.get("centre") });
+    if (!answer || model.name !== state.get("model") || mine !== stroke) return;
+    show(fromWire(answer.seen), "draw", { penDown });
+  } catch (error) {
+    state.set({ penDown, drawing: penDown });
+    report(error);
+  }
+}
+
+/** Pictures from elsewhere (gallery, file, link, pair) take the canvas too, so that one can draw on them. */
+function follow() {
+  const [seen, from] = [state.get("seen"), state.get("seenFrom")];
+  paint(tools.seen, seen);
+  tools.seen.setAttribute("aria-label", `What the network sees, ${seen.width} by ${seen.height} pixels`);
+  if (from !== "draw" && ink.source?.seen !== seen) {
+    stroke += 1;
+    example = false;
+    if (from !== "upload") file = null;
+    if (started && (from === "gallery" || from === "upload")) ink.remember();
+    ink.load(seen, { seen, from });
+  }
+  started = true;
+  refresh();
+}
+
+/** The switch or the network changed: prepare anew what was drawn or uploaded. Finished pictures stay as they are. */
+function prepareAgain() {
+  if (file && ink.source) upload(file);
+  else if (!ink.source && state.get("seen")) look();
+}
+
+function refresh() {
+  tools.undo.disabled = !ink.past.length;
+  tools.redo.disabled = !ink.future.length;
+  const empty = !state.get("drawing") && state.get("seen") && isBlank(state.get("seen"));
+  tools.invitation.hidden = !(example || empty);
+  tools.invitation.textContent = example ? "An example. Draw your own: the first stroke clears it." : "Draw here";
+}
+
+/* Changing the drawing */
+
+function beginStroke(point, options) {
+  stroke += 1;
+  ink.remember();
+  if (example) ink.clear();
+  example = false;
+  ink.begin(point, options);
+  state.set({ penDown: true, drawing: true, pairMode: false });
+  refresh();
+}
+
+function endStroke() {
+  ink.end();
+  look();
+}
+
+function wipe() {
+  stroke += 1;
+  ink.remember();
+  ink.clear();
+  example = false;
+  state.set({ chosen: false });
+  refresh();
+  look();
+}
+
+function back(forth) {
+  if (!ink.step(forth)) return;
+  stroke += 1;
+  example = false;
+  if (ink.source) show(ink.source.seen, ink.source.from);
+  else look();
+  refresh();
+}
+
+function width(event) {
+  const brush = Number(tools.brush.value);
+  return event?.pointerType === "pen" && event.pressure ? brush * (0.4 + 1.2 * event.pressure) : brush;
+}
+
+/* Mouse, pen and finger */
+
+function listenToPointer(canvas) {
+  let pointer = null; // one finger draws at a time
+  canvas.addEventListener("pointerdown", (event) => {
+    if (pointer !== null || (event.pointerType === "mouse" && event.button !== 0)) return;
+    pointer = event.pointerId;
+    canvas.setPointerCapture(pointer);
+    const rubber = (event.buttons & 32) !== 0; // the other end of a pen
+    beginStroke(ink.place(event), { width: width(event), erase: erasing() || rubber });
+    look();
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (event.pointerId !== pointer) return;
+    const points = event.getCoalescedEvents?.() ?? [];
+    for (const point of points.length ? points : [event]) ink.move(ink.place(point), width(point));
+    look();
+  });
+  const lift = (event) => {
+    if (event.pointerId !== pointer) return;
+    pointer = null;
+    endStroke();
+  };
+  canvas.addEventListener("pointerup", lift);
+  canvas.addEventListener("pointercancel", lift);
+}
+
+/* Keys */
+
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+function listenToKeys(canvas, cursor) {
+  const at = { x: SIDE / 2, y: SIDE / 4 };
+  let down = false;
+  const mark = () => {
+    cursor.style.left = `${(at.x / SIDE) * 100}%`;
+    cursor.style.top = `${(at.y / SIDE) * 100}%`;
+    cursor.classList.toggle("down", down);
+  };
+  const lift = () => {
+    if (!down) return;
+    down = false;
+    endStroke();
+    mark();
+  };
+  const press = () => {
+    down = true;
+    beginStroke({ ...at }, { width: width(), erase: erasing() });
+    look();
+    mark();
+  };
+  canvas.addEventListener("focus", () => { cursor.hidden = !canvas.matches(":focus-visible"); mark(); });
+  canvas.addEventListener("pointerdown", () => { lift(); cursor.hidden = true; }, { capture: true });
+  canvas.addEventListener("blur", () => { lift(); cursor.hidden = true; });
+  canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const arrow = ARROWS[event.key];
+    if (!arrow && event.key !== " " && event.key !== "Escape") return;
+    if (event.key !== "Escape") event.preventDefault(); // neither arrows nor Space scroll the page
+    cursor.hidden = false;
+    if (event.key === " ") (down ? lift : press)();
+    if (event.key === "Escape") lift();
+    if (arrow) {
+      const far = event.shiftKey ? 32 : 10;
+      at.x = Math.min(SIDE, Math.max(0, at.x + far * arrow[0]));
+      at.y = Math.min(SIDE, Math.max(0, at.y + far * arrow[1]));
+      if (down) {
+        ink.move({ ...at });
+        look();
+      }
+    }
+    mark();
+  });
+  document.addEventListener("keydown", (event) => {
+    const key = event.key.toLowerCase();
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || !["z", "y"].includes(key)) return;
+    if (event.target.matches("input[type=number], input[type=text], textarea")) return; // these undo for themselves
+    event.preventDefault();
+    lift();
+    back(key === "y" || event.shiftKey);
+  });
+}

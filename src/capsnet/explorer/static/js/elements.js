@@ -1,0 +1,61 @@
+/** Making elements without a library: one function for HTML, one for SVG. */
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** `h("button", {class: "button", onclick: step}, "Step")`: an HTML element with attributes, listeners, children. */
+export function h(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+/** Set several attributes at once. */
+export function assign(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+}
+
+/** A labelled `<select>`; `options` are [value, text] pairs. */
+export function choice(label, options, attributes = {}) {
+  const select = h("select", attributes);
+  offer(select, options);
+  return { label: h("label", { class: "choice" }, h("span", {}, label), select), select };
+}
+
+/** Replace the options of a select and keep the chosen value where it is still there. */
+export function offer(select, options) {
+  const { value } = select;
+  select.replaceChildren(...options.map(([key, text]) => h("option", { value: key }, text)));
+  if (options.some(([key]) => String(key) === value)) select.value = value;
+}
+
+/**
+ * Call `draw(share)` with shares that go smoothly from 0 to 1.
+ *
+ * @param {number} milliseconds  @param {(share: number) => void} draw
+ * @returns {() => void} stops it
+ */
+export function tween(milliseconds, draw) {
+  const begin = performance.now();
+  let frame = 0;
+  const tick = (time) => {
+    const t = Math.min(1, Math.max(0, (time - begin) / milliseconds));
+    draw(t * t * (3 - 2 * t));
+    if (t < 1) frame = requestAnimationFrame(tick);
+  };
+  frame = requestAnimationFrame(tick);
+  return () => cancelAnimationFrame(frame);
+}
+
+/** True where the person has not asked for less motion; asked anew each time, for the setting can change. */
+export const mayMove = () => matchMedia("(prefers-reduced-motion: no-preference)").matches;

@@ -1,0 +1,64 @@
+/** Three short hints for the first visit; the "?" button brings them back. */
+
+import { h, mayMove } from "./elements.js";
+
+const HINTS = [
+  ["draw", "Draw", "Each bar says how sure the network is of one class."],
+  ["knobs", "Turn a knob", "Each number of the capsule changes how the digit looks."],
+  ["routing", "Watch the routing", "Step by step, the parts agree on the whole."],
+];
+const SEEN = "capsnet-hints-seen";
+
+function seenBefore() {
+  try {
+    return localStorage.getItem(SEEN) !== null;
+  } catch {
+    return false; // storage can be switched off: then every visit is the first
+  }
+}
+
+function remember() {
+  try {
+    localStorage.setItem(SEEN, "1");
+  } catch {
+    // as above
+  }
+}
+
+/** Fill the strip, and show it if nobody has closed it here before. */
+export function mount(strip) {
+  const help = document.getElementById("help");
+  const show = (visible) => {
+    strip.hidden = !visible;
+    help.setAttribute("aria-expanded", visible);
+  };
+  const close = () => {
+    const inside = strip.contains(document.activeElement);
+    show(false);
+    remember();
+    if (inside) help.focus(); // the focus must not fall back to the top of the page
+  };
+  const go = (id) => {
+    const title = document.getElementById(`${id}-title`);
+    title.tabIndex = -1;
+    title.scrollIntoView({ behavior: mayMove() ? "smooth" : "auto", block: "start" });
+    title.focus({ preventScroll: true });
+  };
+  strip.append(
+    h("ol", {}, ...HINTS.map(([id, name, text]) => h("li", {},
+      h("div", {}, h("button", { type: "button", class: "plain", onclick: () => go(id) }, name), h("p", {}, text))))),
+    h("button", { type: "button", class: "button close", onclick: close }, "Got it"),
+  );
+  help.addEventListener("click", () => {
+    if (!strip.hidden) {
+      close();
+      return;
+    }
+    show(true);
+    strip.focus();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !strip.hidden) close();
+  });
+  show(!seenBefore());
+}

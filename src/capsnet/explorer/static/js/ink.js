@@ -1,0 +1,112 @@
+/** The drawing itself: white ink on black, smooth strokes, and the pictures to go back to. */
+
+import { blank, nativeCanvas } from "./pixels.js";
+
+export const SIDE = 448; // of the canvas: 16 times MNIST's 28
+const SENT = 224; // of what is sent: what the network sees of it differs by less than a grey level on average
+const PAST = 40; // pictures to go back to
+
+/** A canvas with a memory. `source` is the picture that was loaded and not drawn on since, or null. */
+export class Ink {
+  constructor(canvas) {
+    canvas.width = SIDE;
+    canvas.height = SIDE;
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d", { willReadFrequently: true });
+    this.small = new OffscreenCanvas(SENT, SENT).getContext("2d", { willReadFrequently: true });
+    this.small.imageSmoothingQuality = "high";
+    this.source = null;
+    this.pen = null; // while it is down: where it is, how wide, which colour
+    this.past = [];
+    this.future = [];
+    this.clear();
+  }
+
+  /** Keep the picture as it is now, to come back to: before a stroke, a clear, another picture. */
+  remember() {
+    this.past.push(this.snapshot());
+    if (this.past.length > PAST) this.past.shift();
+    this.future = [];
+  }
+
+  snapshot() {
+    return { image: this.context.getImageData(0, 0, SIDE, SIDE), source: this.source };
+  }
+
+  /** Back one picture (or forth again). False if there is none. */
+  step(forth = false) {
+    const [from, to] = forth ? [this.future, this.past] : [this.past, this.future];
+    if (!from.length) return false;
+    to.push(this.snapshot());
+    const { image, source } = from.pop();
+    this.context.putImageData(image, 0, 0);
+    this.source = source;
+    return true;
+  }
+
+  /** Black again. */
+  clear() {
+    this.context.fillStyle = "#000";
+    this.context.fillRect(0, 0, SIDE, SIDE);
+    this.source = null;
+  }
+
+  /** A finished picture takes the canvas, in the middle of it; `source` is what to remember it by. */
+  load(pixels, source) {
+    this.clear();
+    const scale = SIDE / Math.max(pixels.width, pixels.height);
+    const [width, height] = [scale * pixels.width, scale * pixels.height];
+    this.context.imageSmoothingQuality = "high";
+    this.context.drawImage(nativeCanvas(pixels), (SIDE - width) / 2, (SIDE - height) / 2, width, height);
+    this.source = source;
+  }
+
+  /** Where a pointer is, in canvas pixels. */
+  place({ clientX, clientY }) {
+    const box = this.canvas.getBoundingClientRect();
+    return { x: ((clientX - box.left) / box.width) * SIDE, y: ((clientY - box.top) / box.height) * SIDE };
+  }
+
+  /** Put the pen down at {x, y} in canvas pixels. */
+  begin(point, { width, erase }) {
+    this.source = null;
+    this.pen = { last: point, middle: point, width, colour: erase ? "#000" : "#fff" };
+    this.line((path) => path.lineTo(point.x, point.y));
+  }
+
+  /** Move it: the curve goes through the middles of the points, so it has no corners. */
+  move(point, width = this.pen.width) {
+    const { last } = this.pen;
+    const middle = { x: (last.x + point.x) / 2, y: (last.y + point.y) / 2 };
+    this.pen.width = width;
+    this.line((path) => path.quadraticCurveTo(last.x, last.y, middle.x, middle.y));
+    this.pen = { ...this.pen, last: point, middle };
+  }
+
+  /** Lift it. */
+  end() {
+    const { last } = this.pen;
+    this.line((path) => path.lineTo(last.x, last.y));
+    this.pen = null;
+  }
+
+  line(draw) {
+    const { context, pen } = this;
+    Object.assign(context, { strokeStyle: pen.colour, lineWidth: pen.width, lineCap: "round", lineJoin: "round" });
+    context.beginPath();
+    context.moveTo(pen.middle.x, pen.middle.y);
+    draw(context);
+    context.stroke();
+  }
+
+  /** The picture to send, with one channel or three. */
+  pixels(channels) {
+    this.small.drawImage(this.canvas, 0, 0, SENT, SENT);
+    const { data } = this.small.getImageData(0, 0, SENT, SENT);
+    const picture = blank(SENT, SENT, channels);
+    for (let n = 0; n < SENT * SENT; n += 1) {
+      for (let c = 0; c < channels; c += 1) picture.bytes[n * channels + c] = data[4 * n + c];
+    }
+    return picture;
+  }
+}

@@ -1,0 +1,195 @@
+/** Panel 3: one slider per number of the selected capsule; the decoder draws what they say, live. */
+
+import { latest, report } from "./api.js";
+import { h, svg } from "./elements.js";
+import { ownPose } from "./network.js";
+import { difference, fromWire, paint } from "./pixels.js";
+import { currentModel, state } from "./state.js";
+
+const decode = latest("decode", { live: true });
+const USUAL = [-0.3, 0.3]; // a slider's range where the data set's statistics are not known
+
+let knobs = [];
+let parts = null;
+
+/** Fill the panel. */
+export function mount(section) {
+  const picture = (testid, caption) => {
+    const canvas = h("canvas", { "data-testid": testid, role: "img", "aria-label": caption });
+    return { canvas, figure: h("figure", {}, canvas, h("figcaption", {}, caption)) };
+  };
+  const input = picture("knobs-input", "input");
+  const drawn = picture("reconstruction", "reconstruction");
+  const apart = picture("difference", "difference");
+  apart.figure.append(h("p", { class: "pair-legend" },
+    h("span", { class: "less" }, "missing"), h("span", { class: "more" }, "added")));
+  const who = h("h3", {});
+  const length = h("p", { class: "length" });
+  const button = { type: "button", class: "button", "data-testid": "reset-all", onclick: reset };
+  const resetAll = h("button", button, "Reset all");
+  const sliders = h("div", { class: "sliders" });
+  const panel = h("div", { class: "knobs" },
+    h("div", { class: "pictures" }, input.figure, drawn.figure, apart.figure,
+      h("div", { class: "capsule" }, who, length, resetAll)),
+    sliders);
+  const excuse = h("p", { class: "note excuse", hidden: true });
+  const canvases = { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas };
+  parts = { panel, excuse, sliders, who, length, resetAll, ...canvases };
+  section.querySelector(".body").append(excuse, panel);
+  state.on(["model"], build);
+  state.on(["answer", "klass"], label);
+  state.on(["pose"], () => { update(); draw().catch(report); });
+  state.on(["seen", "picture"], showPictures);
+}
+
+/** Set one number of the selected capsule. */
+export function turn(dimension, value) {
+  const pose = Float64Array.from(state.get("pose"));
+  pose[dimension] = value;
+  state.set({ pose });
+}
+
+/** The selected capsule's pose as the network gave it, before anybody turned a knob. */
+export function base() {
+  return ownPose(state.get("answer"), state.get("klass"));
+}
+
+/** "3 slant", or "3" where nobody knows what the dimension does. */
+export function dimensionName(model, klass, dimension) {
+  const known = model.names?.[klass]?.[dimension];
+  return known ? `${dimension + 1} ${known}` : String(dimension + 1);
+}
+
+function reset() {
+  state.set({ pose: base() });
+}
+
+/* Building */
+
+function build() {
+  const model = currentModel();
+  const works = Boolean(model.dims && model.decoder);
+  parts.panel.hidden = !works;
+  parts.excuse.hidden = works;
+  parts.excuse.textContent = model.dims
+    ? "This network has no decoder: its capsules have a pose, but nothing draws it."
+    : "This network has no capsules: it gives one number per class, and there is nothing to turn.";
+  knobs = works ? Array.from({ length: model.dims }, (_, d) => buildKnob(d)) : [];
+  parts.sliders.style.setProperty("--half", Math.ceil(knobs.length / 2));
+  parts.sliders.replaceChildren(...knobs.map(({ row }) => row));
+}
+
+function buildKnob(d) {
+  const name = h("label", { for: `knob-${d}` });
+  const slider = h("input", { type: "range", id: `knob-${d}`, "data-testid": `knob-${d}`, step: "any" });
+  const tick = h("span", { class: "tick" });
+  const number = h("input", { type: "number", "data-testid": `knob-number-${d}`, step: "0.01", inputmode: "decimal" });
+  const undo = h("button", { type: "button", class: "button icon small", "data-testid": `knob-reset-${d}` }, arrow());
+  slider.addEventListener("input", () => turn(d, Number(slider.value)));
+  slider.addEventListener("dblclick", () => turn(d, base()[d]));
+  number.addEventListener("change", () => {
+    if (number.value !== "" && Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
+    else update(); // not a number: show the old one again
+  });
+  undo.addEventListener("click", () => { turn(d, base()[d]); slider.focus(); });
+  const row = h("div", { class: "knob" }, name, h("span", { class: "track" }, tick, slider), number, undo);
+  return { row, name, slider, tick, number, undo };
+}
+
+function arrow() {
+  return svg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" },
+    svg("path", { d: "M3 8a5 5 0 1 0 1.6-3.7M3 2.4v2.9h2.9", fill: "none", stroke: "currentColor", "stroke-width": 1.6,
+      "stroke-linecap": "round", "stroke-linejoin": "round" }));
+}
+
+/* Showing */
+
+/** The range of the class in the data, widened so that this capsule's value is inside. */
+function range(model, klass, d, own) {
+  const [low, high] = model.ranges?.[klass]?.[d] ?? USUAL;
+  return [Math.min(low, own - 0.05), Math.max(high, own + 0.05)];
+}
+
+function label() {
+  const [model, klass, own] = [currentModel(), state.get("klass"), base()];
+  if (!own || !knobs.length) return;
+  parts.sliders.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
+  parts.who.textContent = `Capsule “${model.classes[klass]}”`;
+  knobs.forEach(({ name, slider, tick, number, undo }, d) => {
+    const [low, high] = range(model, klass, d, own[d]);
+    const words = dimensionName(model, klass, d);
+    const known = model.names?.[klass]?.[d];
+    name.replaceChildren(h("span", { class: "number" }, String(d + 1)), ` ${known ?? ""}`);
+    slider.min = low;
+    slider.max = high;
+    tick.style.setProperty("--at", (own[d] - low) / (high - low));
+    tick.title = `the capsule's own value, ${own[d].toFixed(3)}`;
+    slider.setAttribute("aria-label", `Dimension ${words}`);
+    number.setAttribute("aria-label", `Dimension ${words}, as a number`);
+    undo.setAttribute("aria-label", `Reset dimension ${words}`);
+  });
+  update();
+}
+
+function update() {
+  const [pose, own] = [state.get("pose"), base()];
+  if (!pose || !own || pose.length !== knobs.length) return;
+  let moved = false;
+  knobs.forEach(({ row, slider, number, undo }, d) => {
+    const here = pose[d] !== own[d];
+    moved ||= here;
+    widen(slider, pose[d]);
+    if (Number(slider.value) !== pose[d]) slider.value = pose[d];
+    slider.setAttribute("aria-valuetext", pose[d].toFixed(3));
+    if (document.activeElement !== number || Number(number.value) !== pose[d]) number.value = pose[d].toFixed(3);
+    row.classList.toggle("moved", here);
+    undo.disabled = !here;
+  });
+  parts.resetAll.disabled = !moved;
+  const norm = (vector) => Math.hypot(...vector).toFixed(3);
+  const was = moved ? `its own: ${norm(own)}` : "";
+  parts.length.replaceChildren("‖", h("i", {}, "v"), "‖ = ", h("b", {}, norm(pose)), h("span", {}, was));
+}
+
+/** A typed value may lie outside: the slider grows with it, and the tick moves along. */
+function widen(slider, value) {
+  if (value >= Number(slider.min) && value <= Number(slider.max)) return;
+  slider.min = Math.min(slider.min, value);
+  slider.max = Math.max(slider.max, value);
+  const d = knobs.findIndex((knob) => knob.slider === slider);
+  knobs[d].tick.style.setProperty("--at", (base()[d] - slider.min) / (slider.max - slider.min));
+}
+
+/* Drawing */
+
+async function draw() {
+  const [model, answer, klass, pose] = [currentModel(), state.get("answer"), state.get("klass"), state.get("pose")];
+  if (!pose || !model.decoder) return;
+  const untouched = klass === answer.order[0] && pose.every((value, d) => value === answer.poses[klass][d]);
+  if (untouched && answer.reconstruction) {
+    decode.forget(); // what is still under way is older than this
+    state.set({ picture: fromWire(answer.reconstruction) });
+    return;
+  }
+  const reply = await decode("/api/decode", { model: model.name, poses: [Array.from(pose)], classes: [klass] });
+  if (reply && model.name === state.get("model")) state.set({ picture: fromWire(reply.pictures[0]) });
+}
+
+function showPictures() {
+  const [seen, picture] = [state.get("seen"), state.get("picture")];
+  if (seen) paint(parts.input, seen);
+  if (!picture || !seen) return;
+  const name = currentModel().classes[state.get("klass")];
+  paint(parts.drawn, picture);
+  parts.drawn.setAttribute("aria-label", `What the capsule of ${name} draws`);
+  if (picture.width !== seen.width || picture.height !== seen.height) return; // the network has just been changed
+  const apart = difference(picture, seen);
+  paint(parts.apart, apart);
+  parts.apart.setAttribute("aria-label", `Reconstruction less input: ${share(picture, seen)} % apart on average`);
+}
+
+function share(a, b) {
+  let sum = 0;
+  for (let n = 0; n < a.bytes.length; n += 1) sum += Math.abs(a.bytes[n] - b.bytes[n]);
+  return ((100 * sum) / (255 * a.bytes.length)).toFixed(1);
+}

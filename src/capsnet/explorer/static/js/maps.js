@@ -1,0 +1,139 @@
+/** Maps of couplings: one small picture of H x W squares per class, and per capsule type of the selected class. */
+
+import { h } from "./elements.js";
+
+const CELL = 16; // canvas pixels per child; CSS gives the map its size on the page
+
+/** One map of H x W couplings. Pointing at a square tells where. */
+class CouplingMap {
+  /** @param {(place: {y: number, x: number}|null) => void} onPoint */
+  constructor(H, W, onPoint) {
+    Object.assign(this, { H, W });
+    this.canvas = h("canvas", { class: "map", role: "img", width: W * CELL, height: H * CELL });
+    this.canvas.addEventListener("pointermove", (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      const y = Math.floor(((event.clientY - box.top) / box.height) * H);
+      const x = Math.floor(((event.clientX - box.left) / box.width) * W);
+      onPoint(y >= 0 && y < H && x >= 0 && x < W ? { y, x } : null);
+    });
+    this.canvas.addEventListener("pointerleave", () => onPoint(null));
+  }
+
+  /** @param {number[]} values H * W couplings  @param {object} look colours, `range` of the scale, `spot` to mark */
+  draw(values, { colour, range: [least, most], spot, mark }) {
+    const context = this.canvas.getContext("2d");
+    values.forEach((value, cell) => {
+      context.fillStyle = colour((value - least) / (most - least || 1));
+      context.fillRect((cell % this.W) * CELL, Math.floor(cell / this.W) * CELL, CELL, CELL);
+    });
+    if (!spot) return;
+    context.strokeStyle = mark;
+    context.lineWidth = 2.5;
+    context.strokeRect(spot.x * CELL + 1.25, spot.y * CELL + 1.25, CELL - 2.5, CELL - 2.5);
+  }
+}
+
+/** One map per class with its capsule's length below, the length before as a ghost; a click selects the class. */
+export class Overview {
+  constructor(trace, classes, { onChoose, onPoint }) {
+    this.cards = classes.map((name, j) => {
+      const map = new CouplingMap(trace.H, trace.W, onPoint);
+      const bar = h("span", { class: "length-now" });
+      const ghost = h("span", { class: "length-before" });
+      const number = h("span", { class: "number" });
+      const button = h(
+        "button",
+        { type: "button", class: "map-class", "data-testid": `map-class-${j}`, onclick: () => onChoose(j) },
+        map.canvas,
+        h("span", { class: "map-caption" }, h("b", {}, name), number),
+        h("span", { class: "length-bar", "aria-hidden": "true" }, ghost, bar),
+      );
+      return { map, bar, ghost, number, button, name };
+    });
+    this.element = h("div", { class: "maps-overview" }, ...this.cards.map(({ button }) => button));
+  }
+
+  /** One scale for all classes and iterations of a trace, so that maps can be compared. */
+  rescale(trace) {
+    this.range = trace.range((r, parent) => trace.meanMap(r, parent));
+  }
+
+  draw(trace, at, klass, look) {
+    const iteration = Math.round(at);
+    this.cards.forEach(({ map, bar, ghost, number, button, name }, j) => {
+      const values = trace.meanMap(at, j);
+      const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+      const now = trace.lengths[iteration][j];
+      const before = trace.lengths[Math.max(0, iteration - 1)][j];
+      map.draw(values, { ...look, range: this.range });
+      map.canvas.setAttribute("aria-label", `Couplings to ${name}: ${mean.toFixed(2)} on average`);
+      bar.style.width = `${100 * trace.length(at, j)}%`;
+      ghost.style.width = `${100 * before}%`;
+      number.textContent = now.toFixed(2);
+      button.setAttribute("aria-pressed", String(j === klass));
+      button.setAttribute("aria-label", `${name}: length ${now.toFixed(2)}, one iteration before ${before.toFixed(2)}`);
+    });
+  }
+}
+
+/** The selected class, taken apart into capsule types. */
+export class Types {
+  constructor(trace, { onPoint }) {
+    this.maps = Array.from({ length: trace.T }, (_, type) => {
+      const map = new CouplingMap(trace.H, trace.W, (place) => onPoint(place && { ...place, type }));
+      map.canvas.setAttribute("data-testid", `map-type-${type}`);
+      return map;
+    });
+    this.element = h("div", { class: "maps-types" }, ...this.maps.map(({ canvas }) => canvas));
+    this.element.style.setProperty("--columns", trace.T > 16 ? 8 : Math.min(4, trace.T));
+  }
+
+  /** One scale for all types, classes and iterations: a darker square is always a stronger coupling. */
+  rescale(trace) {
+    const children = [...Array(trace.I).keys()];
+    this.range = trace.range((r, parent) => children.map((child) => trace.coupling(r, child, parent)));
+  }
+
+  draw(trace, at, klass, name, look) {
+    this.maps.forEach((map, type) => {
+      const values = trace.typeMap(at, klass, type);
+      const mine = look.spot && (look.spot.type === null || look.spot.type === type);
+      map.draw(values, { ...look, range: this.range, spot: mine ? look.spot : null });
+      const most = Math.max(...values).toFixed(2);
+      map.canvas.setAttribute("aria-label", `Type ${type + 1} to ${name}: couplings up to ${most}`);
+    });
+  }
+}
+
+/** The colour scale with its numbers; a tick stands where all couplings begin, at one over the number of parents. */
+export class Legend {
+  constructor(what) {
+    this.canvas = h("canvas", { class: "map-scale-ramp", width: 128, height: 1, role: "img" });
+    this.tick = h("span", { class: "map-scale-tick" });
+    this.least = h("span", {});
+    this.most = h("span", {});
+    this.begin = h("span", {});
+    this.element = h(
+      "div",
+      { class: "map-scale" },
+      h("span", {}, what),
+      this.least,
+      h("span", { class: "map-scale-bar" }, this.canvas, this.tick),
+      this.most,
+      this.begin,
+    );
+  }
+
+  draw({ colour, range: [least, most], start }) {
+    const context = this.canvas.getContext("2d");
+    for (let n = 0; n < 128; n += 1) {
+      context.fillStyle = colour(n / 127);
+      context.fillRect(n, 0, 1, 1);
+    }
+    this.least.textContent = least.toFixed(2);
+    this.most.textContent = most.toFixed(2);
+    this.tick.style.left = `${(100 * (start - least)) / (most - least || 1)}%`;
+    this.begin.textContent = `(mark: all begin at ${start.toFixed(2)})`;
+    this.canvas.setAttribute("aria-label", `Colour scale from ${least.toFixed(2)} to ${most.toFixed(2)}`);
+  }
+}

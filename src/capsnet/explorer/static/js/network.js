@@ -1,0 +1,87 @@
+/** From a picture to an answer, and from an answer to a selected capsule: the one place where both are decided. */
+
+import { latest, report } from "./api.js";
+import { fits, fromWire, toWire } from "./pixels.js";
+import { currentModel, state } from "./state.js";
+
+/** From this length on a capsule says that its class is there. */
+export const PRESENT = 0.5;
+
+const classify = latest("classify", { live: true });
+const refit = latest("refit");
+let resized = null; // {seen, original}: the picture before it was brought to another network's frame
+let moves = null; // slider values of a link, waiting for the answer they belong to
+
+/** Show a picture to the network. A person's choice of a capsule outlives strokes, but not another picture. */
+export function show(seen, from, changes = {}) {
+  state.set({ seen, seenFrom: from, chosen: from === "draw" && state.get("chosen"), ...changes });
+}
+
+/** Choose a network: what the old one said goes. `changes` are further keys to set with it. */
+export function chooseModel(name, changes = {}) {
+  state.set({
+    model: name, answer: null, pose: null, picture: null, klass: null, chosen: false, iteration: null, ...changes,
+  });
+}
+
+/** Select a capsule. To select the longest one is to follow the longest one again. */
+export function select(klass) {
+  const answer = state.get("answer");
+  if (!answer) return;
+  state.set({ klass, chosen: klass !== answer.order[0], pose: ownPose(answer, klass) });
+}
+
+/** Slider values to set as soon as the picture they belong to is answered: [[dimension, value], ...]. */
+export function restore(values) {
+  moves = values;
+}
+
+/** A copy of the pose that the network itself gave to a class, or null. */
+export function ownPose(answer, klass) {
+  return answer?.poses ? Float64Array.from(answer.poses[klass]) : null;
+}
+
+async function ask() {
+  const [model, seen] = [currentModel(), state.get("seen")];
+  if (!model || !seen) return;
+  const original = resized?.seen === seen ? resized.original : seen; // resizing twice would blur it
+  if (fits(original, model) && original !== seen) {
+    state.set({ seen: original });
+    return;
+  }
+  if (!fits(seen, model)) {
+    await bringToFrame(original, model);
+    return;
+  }
+  const answer = await classify("/api/classify", { model: model.name, seen: toWire(seen) });
+  if (!answer || model.name !== state.get("model")) return;
+  const last = seen === state.get("seen") && !state.get("penDown");
+  take(answer, last ? { drawing: false } : {});
+}
+
+/** Another network may want another size: the picture is resized, which sets `seen` and so asks again. */
+async function bringToFrame(original, model) {
+  const shown = state.get("seen");
+  const answer = await refit("/api/see", { model: model.name, image: toWire(original), centre: false });
+  if (!answer || shown !== state.get("seen")) return;
+  resized = { seen: fromWire(answer.seen), original };
+  state.set({ seen: resized.seen });
+}
+
+function take(answer, changes) {
+  const klass = state.get("chosen") ? state.get("klass") : answer.order[0];
+  const pose = ownPose(answer, klass);
+  for (const [dimension, value] of (pose && moves) || []) {
+    if (dimension < pose.length) pose[dimension] = value;
+  }
+  moves = null;
+  state.set({ answer, klass, pose, ...changes });
+}
+
+/** Ask whenever there is another picture or another network. */
+export function start() {
+  state.on(["seen", "model", "models"], () => ask().catch((error) => {
+    state.set({ drawing: state.get("penDown") });
+    report(error);
+  }));
+}

@@ -1,0 +1,266 @@
+/**
+ * Two digits in one picture: merged as MultiMNIST merges them, taken apart by their capsules.
+ *
+ * `state.pair` is {first, second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to
+ * draw (null stands for the longest and the second longest capsule), and the class that is not there; `found` says that
+ * it is the one every visitor finds.
+ */
+
+import { get, latest, report, sentence } from "./api.js";
+import { choice, h, offer } from "./elements.js";
+import { PRESENT, chooseModel, show } from "./network.js";
+import { packPair, unpackPair } from "./pair_link.js";
+import { Slot } from "./pair_slot.js";
+import { BLUE, ORANGE, fromWire, paint, tint, toWire } from "./pixels.js";
+import { register } from "./share.js";
+import { currentModel, state } from "./state.js";
+
+const DIGIT = 28; // pixels: what a frame has to hold
+const PAIRS = 100_000; // numbers to draw a random pair from
+const FIRST_PAIR = 73; // what a visitor finds: a 9 and a 6
+const GHOST = 0.4; // how bright the input shines through under the reconstructions
+
+const askMerge = latest("pair");
+const askClassify = latest("pair-classify");
+const askDecode = latest("pair-decode");
+
+/** How far a digit may be moved in the frame of a network: four pixels beyond MultiMNIST's room, at most twelve. */
+const reach = (frame) => Math.max(0, Math.min(12, Math.floor((frame - DIGIT) / 2) + 4));
+
+/** Why a network cannot look at pairs, or null. */
+function reasonAgainst({ channels, image_size: sides }) {
+  if (channels !== 1) return "Pairs are made of grey digits, and this network takes colours.";
+  return Math.min(...sides) < DIGIT ? "This network's pictures are too small for a digit." : null;
+}
+
+/** What may be expected of a network. */
+function expectation({ multi, decoder, gallery }) {
+  const trained = multi
+    ? "This network was trained on overlapping digits."
+    : `This network was trained on single ${gallery ? "digits" : "things"}: nobody ever taught it to see two.`;
+  return decoder ? trained : `${trained} It has no decoder, so it cannot draw what it saw.`;
+}
+
+/** Both reconstructions in their colours over the input, which shines through where neither has ink. */
+function overlay(input, first, second) {
+  const both = tint(first, second);
+  for (let n = 0; n < input.bytes.length; n += 1) {
+    const free = 1 - Math.max(first.bytes[n], second.bytes[n]) / 255;
+    for (let c = 0; c < 3; c += 1) both.bytes[3 * n + c] += GHOST * input.bytes[n] * free;
+  }
+  return both;
+}
+
+const shade = (colour) => (byte) => colour.map((full) => (full * byte) / 255);
+
+class PairPanel {
+  constructor(body) {
+    this.merged = null;
+    this.answer = null;
+    this.before = null; // what was seen before the pair took its place
+    this.slots = [0, 1].map(
+      (n) =>
+        new Slot(n + 1, {
+          onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
+          onOffset: (offset) => this.move(n, offset),
+        }),
+    );
+    this.note = h("p", { class: "pair-note" });
+    this.build(body);
+  }
+
+  build(body) {
+    const another = () => this.draw(Math.floor(Math.random() * PAIRS));
+    const look = { type: "button", class: "button", "data-testid": "pair-random", onclick: another };
+    this.random = h("button", look, "Random pair");
+    this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle" });
+    this.toggle.addEventListener("change", () => this.use(this.toggle.checked));
+    this.switch = h("button", { type: "button", class: "button small", hidden: true });
+    const picture = (id, title) => {
+      const canvas = h("canvas", { role: "img", "data-testid": id, "aria-label": title });
+      const caption = h("figcaption", {}, title);
+      return { canvas, caption, figure: h("figure", { class: `pair-figure ${id}` }, canvas, caption) };
+    };
+    this.seen = picture("pair-seen", "What the network sees");
+    this.both = picture("pair-both", "Both over the input");
+    this.alone = [picture("pair-first", "First capsule"), picture("pair-second", "Second capsule")];
+    this.absent = picture("decode-absent", "A class that is not there");
+    this.picks = ["Blue draws", "Orange draws"].map((label, n) =>
+      choice(label, [], { onchange: (event) => this.choose(n, event.target.value) }),
+    );
+    const absentPick = choice("Draw one that is not there", []);
+    this.absentPick = absentPick.select;
+    this.absentPick.addEventListener("change", () => this.change({ absent: Number(this.absentPick.value) }));
+    this.absentPick.setAttribute("data-testid", "decode-absent-class");
+    this.figures = h(
+      "div",
+      { class: "pair-figures" },
+      this.seen.figure,
+      this.both.figure,
+      ...this.alone.map(({ figure }, n) => h("div", { class: `pair-pick pick-${n + 1}` }, figure, this.picks[n].label)),
+      h("div", { class: "pair-pick" }, this.absent.figure, absentPick.label),
+    );
+    const use = h("label", { class: "check" }, this.toggle, h("span", {}, "Use this pair as the input of all panels"));
+    const slots = h("div", { class: "pair-slots" }, ...this.slots.map(({ element }) => element));
+    this.controls = h("div", { class: "row pair-controls" }, this.random, use);
+    this.stage = h("div", { class: "pair-stage" }, slots, this.figures);
+    body.append(this.controls, h("div", { class: "row pair-honest" }, this.note, this.switch), this.stage);
+  }
+
+  /** Change some parts of the pair. */
+  change(parts) {
+    state.set({ pair: { ...state.get("pair"), ...parts, found: false } });
+  }
+
+  move(n, offset) {
+    this.change({ offsets: state.get("pair").offsets.map((old, m) => (m === n ? offset : old)) });
+  }
+
+  choose(n, value) {
+    const classes = [...(state.get("pair").classes ?? [null, null])];
+    classes[n] = value === "" ? null : Number(value);
+    this.change({ classes: classes.some((klass) => klass !== null) ? classes : null });
+  }
+
+  /** The random pair of a number: two test digits of different classes. */
+  async draw(number) {
+    try {
+      const model = encodeURIComponent(state.get("model"));
+      const { first, second, offsets } = await get(`/api/pair/random?model=${model}&number=${number}`);
+      if (number === FIRST_PAIR && state.get("pair")) return; // a link brought another one in the meantime
+      const parts = { first: fromWire(first), second: fromWire(second), offsets, classes: null, absent: null };
+      state.set({ pair: { ...parts, found: number === FIRST_PAIR } });
+    } catch (error) {
+      this.excuse(sentence(error));
+    }
+  }
+
+  /** Let the pair be what all panels look at, or give them back what they had. */
+  use(on) {
+    if (on) {
+      if (state.get("seenFrom") !== "pair") this.before = { seen: state.get("seen"), from: state.get("seenFrom") };
+      show(this.merged ?? state.get("seen"), "pair", { pairMode: true });
+    } else if (this.before?.seen) {
+      show(this.before.seen, this.before.from, { pairMode: false });
+    } else {
+      state.set({ pairMode: false });
+    }
+  }
+
+  /** Another network: another frame, perhaps another room to move in, perhaps no pairs at all. */
+  meet() {
+    const model = currentModel();
+    if (!model) return;
+    const better = model.multi ? null : state.get("models").find(({ multi }) => multi);
+    this.switch.hidden = !better;
+    if (better) {
+      this.switch.textContent = `Switch to ${better.title}`;
+      this.switch.onclick = () => chooseModel(better.name);
+    }
+    this.answer = null;
+    this.excuse(reasonAgainst(model));
+    return this.merge();
+  }
+
+  /** Say why there are no pairs for this network, or, with null, what to expect of it. */
+  excuse(reason) {
+    this.note.textContent = reason ?? expectation(currentModel());
+    this.controls.hidden = this.stage.hidden = reason !== null;
+  }
+
+  async merge() {
+    const [pair, model] = [state.get("pair"), currentModel()];
+    if (!model || reasonAgainst(model)) return;
+    if (!pair) {
+      if (model.gallery) await this.draw(FIRST_PAIR);
+      else this.excuse("There are no digits here to make pairs of: this network knows other pictures.");
+      return;
+    }
+    const limit = reach(Math.min(...model.image_size));
+    const offsets = pair.offsets.map((offset) => offset.map((move) => Math.min(limit, Math.max(-limit, move))));
+    this.slots.forEach((slot, n) => slot.show(n === 0 ? pair.first : pair.second, offsets[n], limit));
+    const body = { model: model.name, first: toWire(pair.first), second: toWire(pair.second), offsets };
+    const answer = await askMerge("/api/pair", body);
+    if (!answer || model.name !== state.get("model")) return;
+    this.merged = fromWire(answer.seen);
+    paint(this.seen.canvas, this.merged);
+    this.excuse(null);
+    if (state.get("pairMode")) show(this.merged, "pair");
+    await this.read(model);
+  }
+
+  /** What the network makes of it: lengths, then pictures. */
+  async read(model) {
+    const answer = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
+    if (!answer || model.name !== state.get("model")) return;
+    this.answer = answer;
+    await this.decode(model);
+  }
+
+  /** The classes to draw: the chosen ones, else the longest and the second longest; and one that is not there. */
+  wanted() {
+    const { classes, absent } = state.get("pair");
+    const { order } = this.answer;
+    const [first, second] = [0, 1].map((n) => classes?.[n] ?? order[n]);
+    return { first, second, absent: absent ?? order.findLast((klass) => klass !== first && klass !== second) ?? first };
+  }
+
+  async decode(model) {
+    const { classes: names } = model;
+    const { lengths, order, poses } = this.answer;
+    const wanted = this.wanted();
+    const say = (klass) => `${names[klass]} (${lengths[klass].toFixed(2)})`;
+    this.picks.forEach(({ select }, n) => {
+      const own = [["", `${n === 0 ? "longest" : "second"}: ${say(order[n])}`]];
+      offer(select, [...own, ...names.map((_, klass) => [klass, say(klass)])]);
+      select.value = state.get("pair").classes?.[n] ?? "";
+    });
+    offer(this.absentPick, names.map((_, klass) => [klass, say(klass)]));
+    this.absentPick.value = wanted.absent;
+    const longest = `${say(order[0])} and ${say(order[1])}`;
+    this.seen.canvas.setAttribute("aria-label", `Two digits in one picture; the longest capsules are ${longest}`);
+    const drawable = poses !== null && model.decoder;
+    for (const part of this.figures.children) part.hidden = !drawable && part !== this.seen.figure;
+    this.seen.caption.textContent = `Seen: ${longest}`;
+    if (!drawable) return;
+    const list = [wanted.first, wanted.second, wanted.absent];
+    const body = { model: model.name, poses: list.map((klass) => poses[klass]), classes: list };
+    const answer = await askDecode("/api/decode", body);
+    if (!answer || model.name !== state.get("model")) return;
+    this.paint(answer.pictures.map(fromWire), list.map((klass) => names[klass]));
+  }
+
+  paint([first, second, absent], names) {
+    paint(this.both.canvas, overlay(this.merged, first, second));
+    paint(this.alone[0].canvas, first, { palette: shade(BLUE) });
+    paint(this.alone[1].canvas, second, { palette: shade(ORANGE) });
+    paint(this.absent.canvas, absent);
+    const words = `What capsule ${names[0]} draws in blue and capsule ${names[1]} in orange, over the input`;
+    this.both.canvas.setAttribute("aria-label", words);
+    this.alone.forEach(({ canvas, caption }, n) => {
+      caption.textContent = `Capsule ${names[n]} alone`;
+      canvas.setAttribute("aria-label", `What capsule ${names[n]} draws`);
+    });
+    const present = this.answer.lengths[this.wanted().absent] >= PRESENT;
+    const there = present ? "which is there after all" : "which is hardly there";
+    this.absent.caption.textContent = `Capsule ${names[2]}, ${there}`;
+    this.absent.canvas.setAttribute("aria-label", `What capsule ${names[2]} draws, ${there}`);
+  }
+
+  /** Somebody drew or picked another picture: the pair is no longer what is seen. */
+  yield() {
+    const pair = state.get("seenFrom") === "pair";
+    if (state.get("pairMode") && !pair && state.get("seen") !== null) state.set({ pairMode: false });
+    this.toggle.checked = state.get("pairMode");
+  }
+}
+
+/** Fill the section of two digits. */
+export function mount(section) {
+  const panel = new PairPanel(section.querySelector(".body"));
+  state.on(["model", "models"], () => panel.meet()?.catch(report));
+  state.on(["pair"], () => panel.merge().catch(report));
+  state.on(["seen", "seenFrom", "pairMode"], () => panel.yield());
+  register("pair", { encode: packPair, decode: unpackPair });
+  panel.meet()?.catch(report);
+}

@@ -1,0 +1,78 @@
+/** A pair in the address bar: offsets, classes, the class that is not there, whether it is the input, two pictures. */
+
+import { fromBase64url, toBase64url } from "./pixels.js";
+import { state } from "./state.js";
+
+const LONGEST_RUN = 255;
+
+/** Bytes with their runs of black as (0, length): a digit is mostly black, and this needs no waiting. */
+function squeeze(bytes) {
+  const packed = [];
+  for (let n = 0; n < bytes.length; n += 1) {
+    packed.push(bytes[n]);
+    if (bytes[n] !== 0) continue;
+    let run = 1;
+    while (run < LONGEST_RUN && bytes[n + run] === 0) run += 1;
+    packed.push(run);
+    n += run - 1;
+  }
+  return Uint8Array.from(packed);
+}
+
+function unsqueeze(packed) {
+  const bytes = [];
+  for (let n = 0; n < packed.length; n += 1) {
+    if (packed[n] !== 0) bytes.push(packed[n]);
+    else for (let left = packed[(n += 1)]; left > 0; left -= 1) bytes.push(0);
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** A grey picture as text that a link may hold; the width tells its shape. */
+function packPicture({ width, bytes }) {
+  return `${width}*${toBase64url(squeeze(bytes))}`;
+}
+
+/** Undo `packPicture`. */
+function unpackPicture(text) {
+  const [first, packed = ""] = text.split("*");
+  const [width, bytes] = [Number(first), unsqueeze(fromBase64url(packed))];
+  const height = bytes.length / width;
+  if (!Number.isInteger(height) || width < 1 || width > 28 || height < 1 || height > 28) {
+    throw new Error("The link's pair is damaged: was the whole link copied?");
+  }
+  return { width, height, channels: 1, bytes };
+}
+
+const numbers = (text) => text.split("*").map((word) => (word === "" ? null : Number(word)));
+
+/** The pair as text; null while it is the one that every visitor finds. */
+export function packPair() {
+  const pair = state.get("pair");
+  if (!pair || (pair.found && !state.get("pairMode"))) return null;
+  const { offsets, classes, absent, first, second } = pair;
+  const words = [offsets.flat().join("*"), (classes ?? [null, null]).map((k) => k ?? "").join("*"), absent ?? ""];
+  return [...words, Number(state.get("pairMode")), packPicture(first), packPicture(second)].join(".");
+}
+
+/** Undo `packPair`, into the state; null brings back the pair that every visitor finds. Numbers that are none go. */
+export function unpackPair(text) {
+  if (text === null) {
+    if (!state.get("pair")?.found) state.set({ pair: null });
+    state.set({ pairMode: false });
+    return;
+  }
+  const [moves, chosen, absent, mode, first, second] = text.split(".");
+  const whole = (value) => (Number.isInteger(value) ? value : null);
+  const [a, b, c, d] = numbers(moves).map((move) => whole(move) ?? 0);
+  const classes = numbers(chosen).map(whole);
+  const pair = {
+    first: unpackPicture(first),
+    second: unpackPicture(second),
+    offsets: [[a, b ?? 0], [c ?? 0, d ?? 0]],
+    classes: classes.some((klass) => klass !== null) ? [classes[0], classes[1] ?? null] : null,
+    absent: absent === "" ? null : whole(Number(absent)),
+  };
+  const pairMode = mode === "1";
+  state.set({ pair, pairMode, ...(pairMode && { seenFrom: "pair" }) }); // what the link shows is this pair, merged
+}

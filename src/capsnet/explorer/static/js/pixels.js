@@ -1,0 +1,138 @@
+/**
+ * Pictures: {width, height, channels, bytes}, row by row, channels last; a byte b means b / 255. On the wire the bytes
+ * are base64 in `data`. One channel is grey, three are colours, four are colours with opacity.
+ */
+
+// Okabe and Ito's sky blue and orange, which people with any colour vision tell apart. Added they are nearly white.
+export const BLUE = [86, 180, 233];
+export const ORANGE = [230, 159, 0];
+
+/** Bytes as base64. */
+function toBase64(bytes) {
+  let text = "";
+  for (let start = 0; start < bytes.length; start += 8192) {
+    text += String.fromCharCode(...bytes.subarray(start, start + 8192)); // in parts: arguments are limited
+  }
+  return btoa(text);
+}
+
+/** Base64 as bytes. */
+export function fromBase64(text) {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let n = 0; n < binary.length; n += 1) bytes[n] = binary.charCodeAt(n);
+  return bytes;
+}
+
+/** Bytes as base64url: for the address bar. */
+export function toBase64url(bytes) {
+  return toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+}
+
+/** Base64url as bytes. */
+export function fromBase64url(text) {
+  return fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+}
+
+/** A picture as the server sent it, ready to use. null stays null. */
+export function fromWire(wire) {
+  if (!wire) return null;
+  const { width, height, channels } = wire;
+  return { width, height, channels, bytes: fromBase64(wire.data) };
+}
+
+/** A picture as the server takes it. */
+export function toWire({ width, height, channels, bytes }) {
+  return { width, height, channels, data: toBase64(bytes) };
+}
+
+/** An all-black picture. */
+export function blank(width, height, channels = 1) {
+  return { width, height, channels, bytes: new Uint8Array(width * height * channels) };
+}
+
+/** Nothing is on it. */
+export function isBlank({ bytes }) {
+  return bytes.every((byte) => byte === 0);
+}
+
+/** Whether a picture is of a network's own size and channels. */
+export function fits(picture, { image_size: [height, width], channels }) {
+  return picture.height === height && picture.width === width && picture.channels === channels;
+}
+
+/** A canvas of the picture's own size, to draw others from. */
+export function nativeCanvas(pixels) {
+  const canvas = new OffscreenCanvas(pixels.width, pixels.height);
+  canvas.getContext("2d").putImageData(toImageData(pixels), 0, 0);
+  return canvas;
+}
+
+/**
+ * Put a picture on a canvas, one canvas pixel per picture pixel: CSS gives it its size on the page.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {{width: number, height: number, channels: number, bytes: Uint8Array}} pixels
+ * @param {{palette?: (byte: number) => number[]}} [options] `palette` turns a grey byte into [r, g, b]
+ */
+export function paint(canvas, pixels, { palette } = {}) {
+  const image = toImageData(pixels, palette);
+  if (canvas.width !== image.width) canvas.width = image.width;
+  if (canvas.height !== image.height) canvas.height = image.height;
+  canvas.classList.add("pixels");
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+function toImageData({ width, height, channels, bytes }, palette) {
+  const image = new ImageData(width, height);
+  const out = image.data;
+  const last = Math.min(channels, 3) - 1; // a grey byte serves as all three colours
+  for (let n = 0, from = 0, to = 0; n < width * height; n += 1, from += channels, to += 4) {
+    const colour = palette?.(bytes[from]);
+    for (let c = 0; c < 3; c += 1) out[to + c] = colour ? colour[c] : bytes[from + Math.min(c, last)];
+    out[to + 3] = channels === 4 ? bytes[from + 3] : 255;
+  }
+  return image;
+}
+
+/** The brightness of each pixel, 0..255, whatever the channels. */
+function brightness({ width, height, channels, bytes }) {
+  if (channels === 1) return bytes;
+  const grey = new Uint8Array(width * height);
+  for (let n = 0; n < grey.length; n += 1) {
+    grey[n] = 0.299 * bytes[n * channels] + 0.587 * bytes[n * channels + 1] + 0.114 * bytes[n * channels + 2];
+  }
+  return grey;
+}
+
+/** a - b as a picture: orange where a has more, blue where b has more, black where they agree. */
+export function difference(a, b) {
+  const [first, second] = [brightness(a), brightness(b)];
+  return mix(a, (n) => Math.max(0, second[n] - first[n]), (n) => Math.max(0, first[n] - second[n]));
+}
+
+/** Two pictures over one another: the first in blue, the second in orange, nearly white where both have ink. */
+export function tint(a, b) {
+  const [first, second] = [brightness(a), brightness(b)];
+  return mix(a, (n) => first[n], (n) => second[n]);
+}
+
+function mix({ width, height }, blue, orange) {
+  const bytes = new Uint8ClampedArray(width * height * 3);
+  for (let n = 0; n < width * height; n += 1) {
+    const [x, y] = [blue(n) / 255, orange(n) / 255];
+    for (let c = 0; c < 3; c += 1) bytes[3 * n + c] = x * BLUE[c] + y * ORANGE[c];
+  }
+  return { width, height, channels: 3, bytes };
+}
+
+/** Frame number n of pictures that stand side by side in one row, each `width` wide. */
+export function frame(sprite, n, width) {
+  const { height, channels } = sprite;
+  const bytes = new Uint8Array(width * height * channels);
+  for (let y = 0; y < height; y += 1) {
+    const from = (y * sprite.width + n * width) * channels;
+    bytes.set(sprite.bytes.subarray(from, from + width * channels), y * width * channels);
+  }
+  return { width, height, channels, bytes };
+}

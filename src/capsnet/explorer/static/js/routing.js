@@ -1,0 +1,289 @@
+/**
+ * The routing of the picture that is seen, iteration by iteration: who gives how much to whom, and what comes of it.
+ *
+ * Three views of the same couplings: the picture (where), the maps (to which class, from which type), the votes (why).
+ * Pointing at one lights up the same children in the others.
+ */
+
+import { latest, report } from "./api.js";
+import { choice, h, mayMove, offer, tween } from "./elements.js";
+import { Legend, Overview, Types } from "./maps.js";
+import { select } from "./network.js";
+import { toWire } from "./pixels.js";
+import { colourOf, onTheme, ramp } from "./ramp.js";
+import { Regions } from "./regions.js";
+import { narrate, tellSpot } from "./routing_words.js";
+import { register } from "./share.js";
+import { sparkline } from "./sparkline.js";
+import { currentModel, state } from "./state.js";
+import { Trace } from "./trace.js";
+import { VotePlot, unpackVotes } from "./votes.js";
+
+const PLAY = 1100; // milliseconds per iteration
+const MOVE = 420; // of which things move
+
+const askTrace = latest("trace");
+const askVotes = latest("votes");
+
+class RoutingPanel {
+  constructor(body) {
+    this.trace = null;
+    this.at = 0; // the place in time that is drawn; moves towards the iteration
+    this.pinned = null;
+    this.hovered = null;
+    this.timer = null;
+    this.still = () => {}; // stops what moves
+    this.spark = sparkline();
+    this.note = h("p", { class: "routing-note" });
+    this.story = h("p", { class: "routing-story", "aria-live": "polite", "data-testid": "routing-story" });
+    this.votes = new VotePlot((child) => this.hover(child === null ? null : this.trace?.place(child)));
+    this.stage = h("div", { class: "routing-stage", hidden: true });
+    this.controls = this.makeControls();
+    body.append(this.controls, this.note, this.story, this.stage);
+    this.body = body;
+    this.recolour();
+    onTheme(() => {
+      this.recolour();
+      this.draw();
+    });
+    new ResizeObserver(() => this.draw()).observe(this.votes.canvas);
+  }
+
+  makeControls() {
+    const button = (id, text, onclick) =>
+      h("button", { type: "button", class: "button", "data-testid": `routing-${id}`, onclick }, text);
+    this.back = button("back", "Back", () => this.step(-1));
+    this.next = button("step", "Step", () => this.step(1));
+    this.play = button("play", "Play", () => this.toggle());
+    this.reset = button("reset", "Reset", () => this.go(0));
+    this.number = h("output", { class: "routing-iteration", "data-testid": "routing-iteration" });
+    const runs = choice("Run", [["", "its own"]], {
+      "aria-label": "How many iterations to run",
+      onchange: () => {
+        state.set({ runs: Number(this.count.value) || null, iteration: null });
+      },
+    });
+    this.count = runs.select;
+    const buttons = h("div", { class: "routing-buttons" }, this.reset, this.back, this.play, this.next, this.number);
+    return h("div", { class: "routing-controls", hidden: true }, buttons, runs.label, this.spark.element);
+  }
+
+  recolour() {
+    const paint = (property) => colourOf(this.body, property);
+    const [ink, line, vote, parent, mark] = ["--ink", "--line", "--map-high", "--parent", "--parent"].map(paint);
+    this.look = { colour: ramp(this.body), ink, line, vote, parent, mark };
+  }
+
+  /** Why there is nothing to see, or null. */
+  excuse() {
+    const model = currentModel();
+    if (!model || !state.get("seen")) return "Draw a digit first: its routing appears here.";
+    if (model.grid) return null;
+    return (
+      `${model.title} has no layer that routes a grid of capsules to its classes, so there is nothing ` +
+      "to step through. Choose another network above."
+    );
+  }
+
+  ask() {
+    const excuse = this.excuse();
+    this.note.textContent = excuse ?? "";
+    this.note.hidden = excuse === null;
+    this.controls.hidden = this.story.hidden = this.stage.hidden = excuse !== null || !this.trace;
+    if (excuse !== null) return this.pause();
+    if (state.get("drawing") || !state.get("answer")) return undefined; // half a stroke's maps help nobody: wait
+    const model = currentModel();
+    const runs = model.routing?.iterations ? state.get("runs") : null; // null: as many as the network has of its own
+    this.question = { model: model.name, seen: toWire(state.get("seen")), ...(runs && { iterations: runs }) };
+    const seen = state.get("seen");
+    askTrace("/api/trace", this.question).then((answer) => answer && this.show(answer, model, seen)).catch(report);
+    return this.askVotes();
+  }
+
+  askVotes() {
+    const klass = state.get("klass");
+    const model = currentModel();
+    const asked = this.asked?.question === this.question && this.asked?.klass === klass;
+    if (klass === null || !model?.grid || !this.question || asked) return;
+    this.asked = { question: this.question, klass };
+    askVotes("/api/votes", { ...this.question, class: klass }).then((answer) => {
+      if (!answer) return;
+      this.votes.show(unpackVotes(answer), model.classes[klass]);
+      this.draw();
+    }).catch(report);
+  }
+
+  /** A new trace is there. The stage is built anew only where its shape changes. */
+  show(answer, model, seen) {
+    if (model.name !== state.get("model")) return;
+    const shape = JSON.stringify([answer.grid, model.name]);
+    const last = this.trace === null || this.target() >= this.trace.R - 1;
+    this.trace = new Trace(answer);
+    if (shape !== this.shape) this.build(model);
+    this.shape = shape;
+    this.overview.rescale(this.trace);
+    this.types.rescale(this.trace);
+    this.regions.picture(seen);
+    this.offerRuns(model.routing?.iterations);
+    this.controls.hidden = this.story.hidden = this.stage.hidden = false;
+    if (last) this.at = this.trace.R - 1;
+    this.at = Math.min(this.at, this.trace.R - 1);
+    this.settle(false);
+  }
+
+  /** How many iterations a person may run; a link may have brought another number. */
+  offerRuns(own) {
+    const runs = state.get("runs");
+    const counts = [...new Set([3, 5, 10, runs])].filter((count) => count && count !== own).sort((a, b) => a - b);
+    const others = counts.map((count) => [count, `${count} iterations`]);
+    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "its own way"]]);
+    this.count.value = (own && runs !== own && runs) || "";
+    this.count.disabled = !own;
+  }
+
+  build(model) {
+    const { H, W, T } = this.trace;
+    this.regions = new Regions(H, W, model.receptive, {
+      onHover: (place) => this.hover(place),
+      onPin: (place) => this.pin(place),
+    });
+    this.overview = new Overview(this.trace, model.classes, {
+      onChoose: select,
+      onPoint: (place) => this.hover(place),
+    });
+    this.types = new Types(this.trace, { onPoint: (place) => this.hover(place) });
+    this.legends = [new Legend("mean coupling"), new Legend("coupling")];
+    this.typesTitle = h("h3", {});
+    this.votesTitle = h("h3", {});
+    this.spotWords = h("p", { class: "spot-words", "aria-live": "polite" });
+    const block = (name, ...parts) => h("div", { class: `routing-${name}` }, ...parts);
+    const where = h("h3", {}, "Where each class gets its votes from");
+    const classes = block("classes", where, this.overview.element, this.legends[0].element);
+    classes.setAttribute("data-testid", "maps");
+    this.stage.replaceChildren(
+      block("left",
+        block("where", h("h3", {}, "The picture and its children"), this.regions.element, this.spotWords),
+        block("votes", this.votesTitle, this.votes.element)),
+      block("right",
+        classes,
+        block("types", this.typesTitle, this.types.element, this.legends[1].element)),
+    );
+    this.typesWords = `${T} types of children, ${H} × ${W} of each`;
+  }
+
+  target() {
+    const last = this.trace ? this.trace.R - 1 : 0;
+    return Math.min(last, state.get("iteration") ?? last);
+  }
+
+  go(iteration) {
+    if (!this.trace) return;
+    const last = this.trace.R - 1;
+    const to = Math.min(last, Math.max(0, iteration));
+    state.set({ iteration: to === last ? null : to }); // null follows the last one, however many there will be
+  }
+
+  step(by) {
+    this.pause();
+    this.go(this.target() + by);
+  }
+
+  toggle() {
+    if (this.timer !== null) return this.pause();
+    if (this.target() === this.trace.R - 1) this.go(0);
+    this.timer = setInterval(() => {
+      this.go(this.target() + 1);
+      if (this.target() === this.trace.R - 1) this.pause();
+    }, PLAY);
+    this.play.textContent = "Pause";
+    return undefined;
+  }
+
+  pause() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.play.textContent = "Play";
+  }
+
+  /** Go to the iteration that the state asks for, in one jump or on a moving picture. */
+  settle(animate) {
+    if (!this.trace) return;
+    this.still();
+    const [from, to] = [this.at, this.target()];
+    this.label(to);
+    const goTo = (share) => {
+      this.at = from + (to - from) * share;
+      this.draw();
+    };
+    if (animate && mayMove()) this.still = tween(MOVE, goTo);
+    else goTo(1);
+  }
+
+  label(iteration) {
+    const { R, entropy } = this.trace;
+    this.number.textContent = `Iteration ${iteration + 1} of ${R}`;
+    this.back.disabled = this.reset.disabled = iteration === 0;
+    this.next.disabled = iteration === R - 1;
+    this.play.disabled = R < 2;
+    this.spark.draw(entropy, iteration);
+    const [klass, { classes }] = [state.get("klass"), currentModel()];
+    const known = klass !== null && klass < this.trace.J;
+    this.story.textContent = known ? narrate(this.trace, iteration, klass, classes) : "";
+  }
+
+  draw() {
+    const klass = state.get("klass");
+    if (!this.trace || this.stage.hidden || klass === null || klass >= this.trace.J) return;
+    const { trace, at } = this;
+    const name = currentModel().classes[klass];
+    const spot = this.spot();
+    const look = { ...this.look, spot };
+    this.overview.draw(trace, at, klass, look);
+    this.types.draw(trace, at, klass, name, look);
+    const { start } = trace;
+    this.legends[0].draw({ colour: this.look.colour, range: this.overview.range, start });
+    this.legends[1].draw({ colour: this.look.colour, range: this.types.range, start });
+    const inSpot = (child) => {
+      const { y, x, type } = trace.place(child);
+      return y === spot.y && x === spot.x && (spot.type === null || type === spot.type);
+    };
+    this.votes.draw(at, spot && inSpot, this.look);
+    this.regions.light(spot);
+    this.typesTitle.textContent = `Couplings to “${name}”: ${this.typesWords}`;
+    this.votesTitle.textContent = `Votes for “${name}”`;
+    this.spotWords.textContent = spot
+      ? tellSpot(trace, this.target(), spot, currentModel())
+      : "Point at a square, or walk over them with the arrow keys.";
+  }
+
+  spot() {
+    const spot = this.hovered ?? this.pinned;
+    return spot && { type: null, ...spot };
+  }
+
+  hover(place) {
+    this.hovered = place;
+    this.draw();
+  }
+
+  pin(place) {
+    this.pinned = place;
+    this.draw();
+  }
+}
+
+/** Fill the routing section. */
+export function mount(section) {
+  const panel = new RoutingPanel(section.querySelector(".body"));
+  state.on(["answer", "drawing", "model", "runs"], () => panel.ask());
+  state.on(["iteration"], () => panel.settle(true));
+  state.on(["klass"], () => {
+    panel.askVotes();
+    panel.settle(false);
+  });
+  register("runs", {
+    encode: () => (state.get("runs") ? String(state.get("runs")) : null),
+    decode: (text) => state.set({ runs: /^([1-9]|10)$/.test(text ?? "") ? Number(text) : null }),
+  });
+  panel.ask();
+}

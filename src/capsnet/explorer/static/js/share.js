@@ -1,0 +1,93 @@
+/** Panel 8: the link, a picture, the numbers, and a Python snippet that gives the same ones. */
+
+import { report, say } from "./api.js";
+import { h } from "./elements.js";
+import { asJson, asPicture } from "./export.js";
+import { decode, encode, pack, register, turned } from "./link.js";
+import { snippet } from "./python.js";
+import { currentModel, state } from "./state.js";
+
+export { register };
+
+const WAIT = 200; // milliseconds of quiet before the address bar follows: browsers limit how often it may change
+
+let parts = null;
+let timer = null;
+let newest = 0;
+
+/** Fill the panel and keep the address bar up to date from now on. */
+export function mount(section) {
+  const button = (testid, text, action, kind = "button") =>
+    h("button", { type: "button", class: kind, "data-testid": testid, onclick: () => action().catch(report) }, text);
+  const code = h("code", {});
+  parts = { code };
+  section.querySelector(".body").append(
+    h("div", { class: "row" },
+      button("copy-link", "Copy link", copyLink, "button primary"),
+      button("copy-python", "Copy as Python", copyPython),
+      button("export-png", "Picture (PNG)", async () => save("png", await asPicture())),
+      button("export-json", "Numbers (JSON)", async () => save("json", await asJson(link())))),
+    h("details", { class: "snippet", "data-testid": "snippet" }, h("summary", {}, "The snippet"),
+      h("pre", { tabindex: "0", role: "region", "aria-label": "Python snippet" }, code)),
+  );
+  state.on(null, () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => follow().catch(report), WAIT);
+  });
+  addEventListener("hashchange", () => open().catch(report));
+}
+
+/** Apply the address bar's link. False if it holds no picture. */
+export async function open() {
+  const text = location.hash.slice(1);
+  return text.includes("=") ? decode(text) : false;
+}
+
+const link = () => location.href;
+
+async function follow() {
+  if (!state.get("seen") || !state.get("answer") || state.get("drawing")) return;
+  newest += 1;
+  const mine = newest;
+  const [text, code] = [await encode(), await python()];
+  if (mine !== newest) return;
+  history.replaceState(null, "", `#${text}`);
+  parts.code.textContent = code;
+}
+
+async function python() {
+  const [seen, klass] = [state.get("seen"), state.get("klass")];
+  return snippet({ model: currentModel(), seen, packed: await pack(seen.bytes), klass, turned: turned() });
+}
+
+async function copyLink() {
+  await follow();
+  await copy(link());
+  const whole = location.hash.includes("x=");
+  say(whole ? "The link is in the clipboard." : "The link is in the clipboard, but the picture is too large for it.");
+}
+
+async function copyPython() {
+  await copy(await python());
+  say("The snippet is in the clipboard.");
+}
+
+async function copy(text) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = h("textarea", { class: "visually-hidden", "aria-hidden": "true" }); // not on localhost, and no TLS
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const worked = document.execCommand("copy");
+  area.remove();
+  if (!worked) throw new Error("The browser does not let this page write to the clipboard.");
+}
+
+function save(ending, blob) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: `${state.get("model")}-view.${ending}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}

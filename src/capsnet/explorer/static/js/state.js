@@ -1,0 +1,77 @@
+/**
+ * One store for the whole page: panels read it, set it, and hear of changes. Nothing else is shared between them.
+ *
+ * Keys
+ *   models     the server's list of models            model       the name of the chosen one
+ *   seen       the picture the network gets, exactly  seenFrom    draw | gallery | upload | pair | link
+ *   penDown    a stroke is being drawn
+ *   drawing    the same, until its last picture is answered too: heavy panels (sweep, trace, compare) wait for that
+ *   centre     MNIST-style centring of what is drawn
+ *   answer     the latest answer of /api/classify, of this model and this picture, or null
+ *   klass      the selected capsule; follows the longest one until a person chooses
+ *   chosen     a person chose it
+ *   pose       the selected capsule's slider values (Float64Array), null for a network without capsules
+ *   picture    what the selected capsule draws with these values, or null
+ *   iteration  the step of the routing view, 0-based; null stands for the last
+ *   runs       how many iterations the routing view runs; null for as many as the network has of its own
+ *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
+ *   pair       the two digits of pair.js               pairMode    they are what all panels see
+ *   compare    the columns of compare.js; none stands for its defaults
+ */
+
+const values = {
+  models: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
+  klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, toy: null, pair: null,
+  pairMode: false, compare: [],
+};
+const listeners = [];
+let changed = new Set();
+let telling = false;
+
+/** Tell the listeners until all is quiet. A set() from within a listener waits for its turn, so none hears old news. */
+function tell() {
+  if (telling) return;
+  telling = true;
+  while (changed.size) {
+    const news = changed;
+    changed = new Set();
+    for (const { keys, callback } of [...listeners]) {
+      if (keys && !keys.some((key) => news.has(key))) continue;
+      try {
+        callback();
+      } catch (error) {
+        console.error(error); // one broken panel must not silence the others
+      }
+    }
+  }
+  telling = false;
+}
+
+export const state = {
+  /** The value of one key. */
+  get(key) {
+    return values[key];
+  },
+
+  /** Change some keys; those who listen to any of them are called once. */
+  set(changes) {
+    for (const [key, value] of Object.entries(changes)) {
+      if (Object.is(values[key], value)) continue;
+      values[key] = value;
+      changed.add(key);
+    }
+    tell();
+  },
+
+  /** Call back after a change of any of these keys (null: of any), but not now. Returns a function that stops it. */
+  on(keys, callback) {
+    const listener = { keys, callback };
+    listeners.push(listener);
+    return () => listeners.splice(listeners.indexOf(listener), 1);
+  },
+};
+
+/** The chosen model's description as /api/models gives it, or null before it is known. */
+export function currentModel() {
+  return values.models.find(({ name }) => name === values.model) ?? null;
+}

@@ -1,0 +1,149 @@
+/** What the toy shows: a plane for each parent, whose votes can be dragged, and a bar for each child. */
+
+import { assign, h, svg } from "./elements.js";
+import { PARENTS } from "./toy_scene.js";
+
+const REACH = 1.36; // half the side of a plane: the farthest vote and its number fit
+const DOT = 0.085;
+const STEP = 0.05;
+const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+
+/** One parent's plane: its circle of length 1, its votes, its arrow. Drawn once, then moved. */
+export class Plane {
+  constructor(j, toy) {
+    this.j = j;
+    this.rays = toy.votes.map(() => svg("line", { class: "toy-ray" }));
+    this.dots = toy.votes.map((_, i) => this.dot(i, toy));
+    this.shaft = svg("line", { class: "toy-shaft", x1: 0, y1: 0 });
+    this.head = svg("path", { class: "toy-head" });
+    this.picture = svg(
+      "svg",
+      { class: "toy-plane", role: "group", viewBox: `${-REACH} ${-REACH} ${2 * REACH} ${2 * REACH}` },
+      svg("circle", { class: "toy-unit", r: 1 }),
+      svg("path", { class: "toy-origin", d: "M-.06 0H.06M0-.06V.06" }),
+      ...this.rays,
+      this.shaft,
+      this.head,
+      ...this.dots.map((dot) => dot.group),
+    );
+    this.length = h("output", { class: "toy-length" });
+    this.bar = h("span", { class: "toy-bar-fill" });
+    this.element = h(
+      "figure",
+      { class: `toy-parent parent-${j}` },
+      this.picture,
+      h(
+        "figcaption",
+        {},
+        h("span", {}, `Parent ${PARENTS[j]}`),
+        h("span", { class: "toy-bar", "aria-hidden": "true" }, this.bar),
+        this.length,
+      ),
+    );
+  }
+
+  dot(i, toy) {
+    const group = svg(
+      "g",
+      { class: "toy-vote", tabindex: 0, role: "button", "aria-roledescription": "vote that can be moved" },
+      svg("circle", { class: "toy-target", r: 0.16 }),
+      svg("circle", { class: "toy-ring", r: DOT }),
+    );
+    const fill = svg("circle", { class: "toy-fill" });
+    group.append(fill, svg("text", { class: "toy-number", x: 0.12, y: -0.06, "aria-hidden": "true" }, String(i + 1)));
+    group.addEventListener("pointerdown", (event) => {
+      group.setPointerCapture(event.pointerId);
+      group.focus({ preventScroll: true });
+      event.preventDefault();
+    });
+    group.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // drag, do not scroll
+    group.addEventListener("pointermove", (event) => {
+      if (group.hasPointerCapture(event.pointerId)) toy.move(i, this.j, this.where(event));
+    });
+    group.addEventListener("keydown", (event) => {
+      const move = MOVES[event.key];
+      if (!move) return;
+      event.preventDefault();
+      const step = event.shiftKey ? 5 * STEP : STEP;
+      toy.move(i, this.j, toy.votes[i][this.j].map((value, axis) => value + step * move[axis]));
+    });
+    for (const [enter, leave] of [["pointerenter", "pointerleave"], ["focus", "blur"]]) {
+      group.addEventListener(enter, () => toy.look(i));
+      group.addEventListener(leave, () => toy.look(null));
+    }
+    return { group, fill };
+  }
+
+  /** Where a pointer is in the plane; its y axis points up, the screen's down. */
+  where(event) {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(this.picture.getScreenCTM().inverse());
+    return [point.x, -point.y];
+  }
+
+  draw(votes, couplings, [x, y]) {
+    const length = Math.hypot(x, y);
+    votes.forEach((row, i) => {
+      const [voteX, voteY] = row[this.j];
+      const coupling = couplings[i][this.j];
+      this.dots[i].group.setAttribute("transform", `translate(${voteX} ${-voteY})`);
+      this.dots[i].group.setAttribute(
+        "aria-label",
+        `Child ${i + 1}'s vote for parent ${PARENTS[this.j]}: x ${voteX.toFixed(2)}, y ${voteY.toFixed(2)}, ` +
+          `coupling ${coupling.toFixed(2)}. Arrow keys move it.`,
+      );
+      this.dots[i].fill.setAttribute("r", DOT * Math.sqrt(Math.min(1, coupling)));
+      assign(this.rays[i], { x1: voteX, y1: -voteY, x2: x, y2: -y, "stroke-width": 0.08 * Math.min(1, coupling) });
+    });
+    const head = Math.min(0.13, length); // a short parent has a short head
+    const [alongX, alongY] = length > 0 ? [x / length, y / length] : [0, 0];
+    assign(this.shaft, { x2: x - alongX * head, y2: -(y - alongY * head) });
+    const [baseX, baseY] = [x - alongX * head, y - alongY * head];
+    const [sideX, sideY] = [-alongY * head * 0.6, alongX * head * 0.6];
+    const corners = [[x, y], [baseX + sideX, baseY + sideY], [baseX - sideX, baseY - sideY]];
+    this.head.setAttribute("d", `M${corners.map(([right, up]) => `${right} ${-up}`).join("L")}Z`);
+    this.length.textContent = length.toFixed(2);
+    this.bar.style.width = `${100 * length}%`;
+    this.picture.setAttribute("aria-label", `Plane of parent ${PARENTS[this.j]}, length ${length.toFixed(2)}`);
+  }
+
+  look(child) {
+    this.dots.forEach(({ group }, i) => group.classList.toggle("hot", i === child));
+    this.rays.forEach((ray, i) => ray.classList.toggle("hot", i === child));
+  }
+}
+
+/** Each child as one bar, divided among the parents. Attention's shares need not fill it: nobody makes them. */
+export class Shares {
+  constructor(toy) {
+    this.rows = toy.votes.map((_, i) => {
+      const parts = PARENTS.map((_, j) => h("span", { class: `share parent-${j}` }));
+      const bar = h("span", { class: "share-bar", role: "img" }, ...parts);
+      const row = h(
+        "li",
+        { onpointerenter: () => toy.look(i), onpointerleave: () => toy.look(null) },
+        h("span", { "aria-hidden": "true" }, String(i + 1)),
+        bar,
+      );
+      return { row, bar, parts };
+    });
+    this.title = h("h3", {});
+    this.element = h("div", {}, this.title, h("ol", { class: "toy-shares" }, ...this.rows.map(({ row }) => row)));
+  }
+
+  name(kind) {
+    this.title.textContent =
+      kind === "attention" ? "What each child gets of the parents' attention" : "How each child divides itself";
+  }
+
+  draw(couplings, scale) {
+    this.rows.forEach(({ bar, parts }, i) => {
+      parts.forEach((part, j) => (part.style.width = `${Math.min(100, 100 * scale * couplings[i][j])}%`));
+      const words = couplings[i].map((coupling, j) => `${PARENTS[j]} ${coupling.toFixed(2)}`).join(", ");
+      bar.setAttribute("aria-label", `Child ${i + 1}: ${words}`);
+    });
+  }
+
+  look(child) {
+    this.rows.forEach(({ row }, i) => row.classList.toggle("hot", i === child));
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * What happened in each iteration of a routing: couplings (R, I, J) as bytes, with the children on a grid.
+ *
+ * Every question takes a place in time `at` that may lie between two iterations, so that views can move smoothly.
+ */
+
+import { fromBase64 } from "./pixels.js";
+
+export class Trace {
+  /** @param {object} answer of /api/trace. Attention's couplings are small and come divided by `scale`. */
+  constructor({ iterations, grid, couplings, scale = 1, entropy, lengths }) {
+    [this.H, this.W, this.T] = grid;
+    this.R = iterations;
+    this.J = lengths[0].length;
+    this.I = this.H * this.W * this.T;
+    this.scale = scale / 255;
+    this.start = scale === 1 ? 1 / this.J : 1 / this.I; // where all couplings begin
+    this.bytes = fromBase64(couplings);
+    this.entropy = entropy;
+    this.lengths = lengths;
+  }
+
+  /** The number of the child of a type at a position: they are ordered (y, x, type). */
+  child(y, x, type) {
+    return (y * this.W + x) * this.T + type;
+  }
+
+  /** Where a child is: {y, x, type}. */
+  place(child) {
+    const cell = Math.floor(child / this.T);
+    return { y: Math.floor(cell / this.W), x: cell % this.W, type: child % this.T };
+  }
+
+  coupling(at, child, parent) {
+    return between(at, this.R, (r) => this.scale * this.bytes[(r * this.I + child) * this.J + parent]);
+  }
+
+  length(at, parent) {
+    return between(at, this.R, (r) => this.lengths[r][parent]);
+  }
+
+  /** Couplings of one type's children to a parent, row by row: H * W numbers. */
+  typeMap(at, parent, type) {
+    return Array.from({ length: this.H * this.W }, (_, cell) => this.coupling(at, cell * this.T + type, parent));
+  }
+
+  /** The mean over the types: how much of what is seen at each position goes to a parent. */
+  meanMap(at, parent) {
+    return Array.from({ length: this.H * this.W }, (_, cell) => {
+      let sum = 0;
+      for (let type = 0; type < this.T; type += 1) sum += this.coupling(at, cell * this.T + type, parent);
+      return sum / this.T;
+    });
+  }
+
+  /**
+   * The least and the largest value of a map, of any parent, in any iteration: the ends of its scale. It is never
+   * narrower than a third around the start, so that rounding does not look like routing.
+   */
+  range(map) {
+    let [least, most] = [(2 / 3) * this.start, (4 / 3) * this.start];
+    for (let r = 0; r < this.R; r += 1) {
+      for (let parent = 0; parent < this.J; parent += 1) {
+        const values = map(r, parent);
+        least = Math.min(least, ...values);
+        most = Math.max(most, ...values);
+      }
+    }
+    return [least, most];
+  }
+}
+
+/** A quantity that is known at whole iterations, at a place in time between two of them. */
+export function between(at, count, value) {
+  const place = Math.min(count - 1, Math.max(0, at));
+  const before = Math.floor(place);
+  const share = place - before;
+  return share === 0 ? value(before) : (1 - share) * value(before) + share * value(before + 1);
+}

@@ -1,0 +1,69 @@
+/** Pictures from outside: a file, the clipboard, or dropped on the page. */
+
+import { postBytes, report, say } from "./api.js";
+import { h } from "./elements.js";
+import { show } from "./network.js";
+import { fromWire } from "./pixels.js";
+import { state } from "./state.js";
+
+const LIMIT = 10e6; // the server's too; asked here so that a film is not sent to be refused
+
+let newest = 0; // a slow upload must not overwrite a later one
+let chosen = () => {};
+
+/** Send a picture file; the server prepares it as `capsnet predict` does. */
+export async function upload(file) {
+  newest += 1;
+  const mine = newest;
+  try {
+    const size = Math.ceil(file.size / 1e6);
+    if (file.size > LIMIT) throw new Error(`This file has ${size} MB, at most 10 MB can be read.`);
+    const query = new URLSearchParams({ model: state.get("model"), centre: state.get("centre") });
+    const { seen } = await postBytes(`/api/upload?${query}`, file);
+    if (mine !== newest) return;
+    chosen(file);
+    show(fromWire(seen), "upload", { pairMode: false });
+  } catch (error) {
+    report(error);
+  }
+}
+
+/** Put the button into its place and listen to paste and drop. `onchosen(file)` is told of what was read. */
+export function mount(place, onchosen) {
+  chosen = onchosen;
+  const input = h("input", {
+    type: "file", accept: "image/*", class: "visually-hidden", tabindex: "-1", "aria-hidden": "true",
+    "data-testid": "upload",
+    onchange: () => {
+      if (input.files[0]) upload(input.files[0]);
+      input.value = ""; // the same file can be chosen again
+    },
+  });
+  place.append(input, h("button", { type: "button", class: "button", onclick: () => input.click() }, "Open a picture"));
+  document.addEventListener("paste", ({ clipboardData }) => take(clipboardData.files));
+  listenToDrop(document.getElementById("dropzone"));
+}
+
+function take(files) {
+  const file = [...files].find(({ type }) => type.startsWith("image/"));
+  if (file) upload(file);
+  else if (files.length) say("That is not a picture.", { kind: "error" });
+}
+
+function listenToDrop(zone) {
+  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+  document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault(); // else the browser opens the file in place of the page
+    zone.hidden = false;
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) zone.hidden = true;
+  });
+  document.addEventListener("drop", (event) => {
+    zone.hidden = true;
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    take(event.dataTransfer.files);
+  });
+}

@@ -1,0 +1,151 @@
+/** The votes of all children for one parent, in the plane where they differ most, and the parent moving among them. */
+
+import { h } from "./elements.js";
+import { fromBase64 } from "./pixels.js";
+import { fit } from "./ramp.js";
+import { between } from "./trace.js";
+
+const NEAR = 14; // CSS pixels: how close a pointer has to come to a vote
+
+/** The answer of /api/votes with its numbers unpacked, and with the place of a vote of length zero in the middle. */
+export function unpackVotes({ points, parents, origin, explained, weights }) {
+  const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, like every machine with a browser
+  return {
+    points: numbers.map((value, n) => value - origin[n % 2]),
+    parents: parents.map((place) => place.map((value, axis) => value - origin[axis])),
+    weights: Float32Array.from(fromBase64(weights), (byte) => byte / 255),
+    explained,
+  };
+}
+
+export class VotePlot {
+  /** @param {(child: number|null) => void} onPoint */
+  constructor(onPoint) {
+    this.canvas = h("canvas", { class: "votes", role: "img", "data-testid": "votes" });
+    this.words = h("p", { class: "votes-words" });
+    this.element = h("div", { class: "votes-box" }, this.canvas, this.words);
+    this.votes = null;
+    this.view = { x: 0, y: 0, reach: 1 };
+    this.canvas.addEventListener("pointermove", (event) => onPoint(this.nearest(event)));
+    this.canvas.addEventListener("pointerleave", () => onPoint(null));
+  }
+
+  /** @param {object} votes from `unpackVotes`  @param {string} name of the class they are for */
+  show(votes, name) {
+    Object.assign(this, { votes, name, view: viewOf(votes) });
+  }
+
+  /** Where something of the plane is on the canvas; y points upwards. */
+  screen(x, y) {
+    const half = this.size / 2;
+    const { x: midX, y: midY, reach } = this.view;
+    return [half + ((x - midX) / reach) * half, half - ((y - midY) / reach) * half];
+  }
+
+  nearest(event) {
+    if (!this.votes) return null;
+    const box = this.canvas.getBoundingClientRect();
+    const [left, top] = [event.clientX - box.left, event.clientY - box.top];
+    const { points } = this.votes;
+    let [best, least] = [null, NEAR * NEAR];
+    for (let child = 0; child < points.length / 2; child += 1) {
+      const [x, y] = this.screen(points[2 * child], points[2 * child + 1]);
+      const distance = (x - left) ** 2 + (y - top) ** 2;
+      if (distance < least) [best, least] = [child, distance];
+    }
+    return best;
+  }
+
+  /** The coupling of a child to this parent at a place in time, from the votes' own answer: one moment, one picture. */
+  coupling(at, child) {
+    const { weights, points, parents } = this.votes;
+    return between(at, parents.length, (r) => weights[(r * points.length) / 2 + child]);
+  }
+
+  /**
+   * @param {number} at the place in time, 0-based, between iterations too
+   * @param {((child: number) => boolean)|null} hot which votes are pointed at, if any
+   * @param {{ink: string, line: string, vote: string, parent: string}} colours
+   */
+  draw(at, hot, colours) {
+    this.size = this.canvas.clientWidth || 320;
+    const context = fit(this.canvas, this.size, this.size);
+    this.frame(context, colours.line);
+    if (!this.votes) return;
+    const { votes: { points, explained }, name } = this;
+    const order = [...Array(points.length / 2).keys()];
+    if (hot) order.sort((a, b) => hot(a) - hot(b)); // those that are pointed at lie on top
+    for (const child of order) {
+      const coupling = this.coupling(at, child);
+      context.globalAlpha = (hot && !hot(child) ? 0.3 : 1) * Math.min(1, 0.1 + 1.4 * coupling);
+      context.fillStyle = colours.vote;
+      disc(context, ...this.screen(points[2 * child], points[2 * child + 1]), 1.5 + 7 * coupling);
+      context.globalAlpha = 1;
+      if (hot?.(child)) ring(context, colours.ink);
+    }
+    const [x, y] = this.path(context, at, colours);
+    this.canvas.setAttribute(
+      "aria-label",
+      `${order.length} votes for ${name} in the plane; after iteration ${Math.round(at) + 1} the capsule ` +
+        `is ${Math.hypot(x, y).toFixed(2)} from the middle`,
+    );
+    this.words.textContent =
+      `Each dot is one child's vote for “${name}”, larger and stronger the more it is coupled. The line is the ` +
+      `capsule, iteration by iteration. The plane shows ${Math.round(100 * explained)}\u00a0% of how the votes differ.`;
+  }
+
+  frame(context, line) {
+    const [x, y] = this.screen(0, 0);
+    context.strokeStyle = line;
+    context.lineWidth = 1;
+    context.beginPath();
+    context.arc(x, y, this.size / 2 / this.view.reach, 0, 2 * Math.PI);
+    context.moveTo(x - 5, y);
+    context.lineTo(x + 5, y);
+    context.moveTo(x, y - 5);
+    context.lineTo(x, y + 5);
+    context.stroke();
+  }
+
+  /** The parent from the first iteration on, as far as time has come: a line, small dots, one big one. */
+  path(context, at, { ink, parent }) {
+    const { parents } = this.votes;
+    const here = [0, 1].map((axis) => between(at, parents.length, (r) => parents[r][axis]));
+    const stops = [...parents.slice(0, Math.floor(at) + 1), here].map((stop) => this.screen(...stop));
+    context.strokeStyle = parent;
+    context.fillStyle = parent;
+    context.lineWidth = 2.5;
+    context.beginPath();
+    context.moveTo(...this.screen(0, 0));
+    for (const stop of stops) context.lineTo(...stop);
+    context.stroke();
+    for (const stop of stops.slice(0, -1)) disc(context, ...stop, 3.5);
+    disc(context, ...stops.at(-1), 9);
+    ring(context, ink);
+    return here;
+  }
+}
+
+function ring(context, colour) {
+  context.strokeStyle = colour;
+  context.lineWidth = 1.5;
+  context.stroke();
+}
+
+function disc(context, x, y, radius) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+  context.fill();
+}
+
+/** The square that holds all votes, the parent's way and the origin. */
+function viewOf({ points, parents }) {
+  const votes = Array.from({ length: points.length / 2 }, (_, n) => [points[2 * n], points[2 * n + 1]]);
+  const places = [[0, 0], ...parents, ...votes];
+  const [x, y] = [0, 1].map((axis) => {
+    const values = places.map((place) => place[axis]);
+    return { low: Math.min(...values), high: Math.max(...values) };
+  });
+  const side = Math.max(x.high - x.low, y.high - y.low, 1);
+  return { x: (x.low + x.high) / 2, y: (y.low + y.high) / 2, reach: 0.56 * side };
+}

@@ -1,0 +1,156 @@
+"""What a trained model's capsules do over a whole data set: the profile that knobs and galleries are set by.
+
+A slider needs to know how far a pose dimension really moves: the 2nd and 98th percentile among examples of the class
+that the model recognises, because the poses of mistakes say little about the class. A gallery needs the examples that
+the model finds hard, recognised with the smallest margin between the true capsule and the best other one, and those it
+gets wrong. These examples are shown and nothing is chosen by them, so the test split may be used.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from capsnet import data
+from capsnet._files import write_atomically
+from capsnet.data import Dataset
+from capsnet.inference import check_fit, evaluating
+from capsnet.models import Model
+from capsnet.weights import list_weights, resolve
+
+PERCENTILES = (2, 98)
+KEEP = 96  # hard examples that are remembered, and as many wrong ones
+DIGITS = 4  # that a number keeps: a slider does not see more
+
+
+class Example(BaseModel):
+    """One of a split by its index: its class, the longest capsule and how long that is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: int
+    label: int
+    seen_as: int
+    length: float
+
+
+class Profile(BaseModel):
+    """Ranges [J][D][low, high], means [J][D] and names [J][D] of the pose dimensions, and two lists of examples.
+
+    The first three are None for a model without poses; a name is None where nobody knows what a dimension does. Those
+    in ``hard`` are recognised, but only just, the narrowest first; those in ``wrong`` are not, the surest first.
+    Examples of several classes are in neither.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    ranges: list[list[tuple[float, float]]] | None
+    means: list[list[float]] | None
+    names: list[list[str | None]] | None
+    hard: list[Example]
+    wrong: list[Example]
+
+
+class _Seen(NamedTuple):
+    """What a model says of N examples: lengths (N, J), poses (N, J, D) or None, the truth (N, J) as bool."""
+
+    lengths: NDArray[np.float32]
+    poses: NDArray[np.float32] | None
+    truth: NDArray[np.bool_]
+
+
+def measure(
+    model: Model,
+    dataset: Dataset,
+    *,
+    limit: int | None = None,
+    keep: int = KEEP,
+    batch_size: int = 250,
+    stop: Callable[[], bool] = lambda: False,
+) -> Profile | None:
+    """The profile of a model on (the first ``limit`` examples of) a data set; None if ``stop`` said so on the way."""
+    check_fit(model, dataset)
+    seen = _look(model, dataset, min(limit or len(dataset), len(dataset)), batch_size, stop)
+    if seen is None:
+        return None
+    hard, wrong = _hardest(seen, keep) if (seen.truth.sum(axis=1) == 1).all() else ([], [])
+    if seen.poses is None:
+        return Profile(ranges=None, means=None, names=None, hard=hard, wrong=wrong)
+    J, D = seen.poses.shape[1:]
+    chosen = [_examples(seen, j) for j in range(J)]
+    ranges = [np.percentile(poses, PERCENTILES, axis=0).T for poses in chosen]  # J times (D, 2)
+    return Profile(
+        ranges=[[(_short(low), _short(high)) for low, high in row] for row in ranges],
+        means=[[_short(value) for value in poses.mean(axis=0)] for poses in chosen],
+        names=[[None] * D for _ in range(J)],
+        hard=hard,
+        wrong=wrong,
+    )
+
+
+def read(name: str) -> Profile | None:
+    """The profile that ships with a model of the package, or None."""
+    if name not in list_weights():
+        return None
+    path = resolve(name).with_suffix(".profile.json")
+    return Profile.model_validate_json(path.read_text()) if path.is_file() else None
+
+
+def write(name: str, profile: Profile) -> None:
+    """Put a profile beside the weights of a shipped model."""
+    write_atomically(resolve(name).with_suffix(".profile.json"), profile.model_dump_json() + "\n")
+
+
+def _look(model: Model, dataset: Dataset, count: int, batch_size: int, stop: Callable[[], bool]) -> _Seen | None:
+    lengths, poses, truth = [], [], []
+    with evaluating(model):
+        for index in data.batch_indices(count, batch_size):
+            if stop():
+                return None
+            batch = dataset.batch(index)
+            output = model(batch.images)
+            lengths.append(output.lengths.float().numpy())
+            if output.poses is not None:
+                poses.append(output.poses.float().numpy())
+            targets = batch.targets
+            several = targets if targets.ndim == 2 else torch.nn.functional.one_hot(targets, model.num_classes)
+            truth.append(several.bool().numpy())
+    return _Seen(np.concatenate(lengths), np.concatenate(poses) if poses else None, np.concatenate(truth))
+
+
+def _examples(seen: _Seen, j: int) -> NDArray[np.float32]:
+    """Poses (n, D) of class j where it is there and the whole answer is right; failing that where it is; else all."""
+    assert seen.poses is not None
+    counts = seen.truth.sum(axis=1)
+    ranks = (-seen.lengths).argsort(axis=1).argsort(axis=1)  # 0 for the longest
+    right = ((ranks < counts[:, None]) == seen.truth).all(axis=1)
+    there = seen.truth[:, j]
+    for choice in (there & right, there):
+        if choice.any():
+            return seen.poses[choice, j]
+    return seen.poses[:, j]
+
+
+def _hardest(seen: _Seen, keep: int) -> tuple[list[Example], list[Example]]:
+    """The recognised examples of the smallest margin, and the wrong ones of the longest capsule."""
+    longest, label = seen.lengths.max(axis=1), seen.truth.argmax(axis=1)
+    margin = seen.lengths[seen.truth] - np.where(seen.truth, -np.inf, seen.lengths).max(axis=1)
+    right = seen.lengths.argmax(axis=1) == label
+
+    def first(chosen: NDArray[np.bool_], score: NDArray[np.float32]) -> list[Example]:
+        order = [int(n) for n in np.argsort(score, kind="stable") if chosen[n]][:keep]
+        return [
+            Example(
+                index=n, label=int(label[n]), seen_as=int(seen.lengths[n].argmax()), length=_short(float(longest[n]))
+            )
+            for n in order
+        ]
+
+    return first(right, margin), first(~right, -longest)
+
+
+def _short(value: float) -> float:
+    return round(float(value), DIGITS)

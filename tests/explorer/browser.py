@@ -1,0 +1,236 @@
+"""A visitor with a real Chromium: what is done on the page, what it shows, and what went wrong behind it."""
+
+import base64
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+
+from capsnet.explorer._serve import Server, listen
+
+from .conftest import SHIPPED
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--disable-sync", "--no-first-run"]
+PATIENCE = 20.0  # seconds; only a broken page takes that long
+HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
+
+# Counts what is asked of the server, by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
+WATCH = """
+(() => {
+  const net = { busy: 0, last: performance.now(), now: {}, most: {}, sent: {}, refused: [] };
+  window.net = net;
+  addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
+    net.refused.push(`${violatedDirective} ${blockedURI}`);
+  });
+  const own = window.fetch;
+  window.fetch = async (path, options) => {
+    const name = String(path).split("?")[0];
+    const count = (by) => {
+      net.busy += by;
+      net.now[name] = (net.now[name] ?? 0) + by;
+      net.most[name] = Math.max(net.most[name] ?? 0, net.now[name]);
+      net.last = performance.now();
+    };
+    net.sent[name] = (net.sent[name] ?? 0) + 1;
+    count(1);
+    try {
+      const response = await own(path, options);
+      await response.clone().arrayBuffer();
+      return response;
+    } finally {
+      count(-1);
+    }
+  };
+})();
+"""
+
+QUIET = "() => net.busy === 0 && performance.now() - net.last > 50"
+READ = """(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let text = "";
+  for (let n = 0; n < data.length; n += 8192) text += String.fromCharCode(...data.subarray(n, n + 8192));
+  return [canvas.height, canvas.width, btoa(text)];
+}"""
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """The system's Chromium. Without one there is nothing to test, unless somebody insists: CI does."""
+    path = os.environ.get("CAPSNET_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        insists = os.environ.get("CI") or os.environ.get("CAPSNET_REQUIRE_BROWSER") == "1"
+        (pytest.fail if insists else pytest.skip)("no Chromium here: install chromium, or name it in CAPSNET_CHROMIUM")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        expect.set_options(timeout=1000 * PATIENCE)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """A real server on a free port of the loopback, in a thread; its address."""
+    ready = threading.Event()
+    with listen("127.0.0.1", 0) as listener:
+        config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1)
+        server = Server(config, ready.set)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        assert ready.wait(PATIENCE), "the server did not start"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+class Visit:
+    """One visitor's page. ``pardoned`` lists what its console may complain about, because the test provokes it."""
+
+    def __init__(self, browser: Browser, home: str, *, hints: bool = False, **options: Any) -> None:
+        kept = [{"origin": home.rstrip("/"), "localStorage": [] if hints else [HINTS_SEEN]}]
+        whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": kept}, **options}
+        self.home = home
+        self.context = browser.new_context(**whole)
+        self.context.set_default_timeout(1000 * PATIENCE)
+        self.page: Page = self.context.new_page()
+        self.page.add_init_script(WATCH)
+        self.complaints: list[str] = []
+        self.pardoned: list[str] = []
+        self.addresses: list[str] = []
+        self.page.on("console", self.hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.addresses.append(request.url))
+
+    def hear(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+    def open(self, link: str = "") -> "Visit":
+        """Go there and wait until every panel has been filled."""
+        self.page.goto(self.home + link)
+        expect(self.by("first")).not_to_be_empty()
+        self.quiet()
+        return self
+
+    def close(self) -> None:
+        """Whatever the test was about: no errors, no policy broken, nothing from elsewhere."""
+        refused = self.page.evaluate("() => window.net?.refused ?? []")
+        self.context.close()
+        errors = [text for text in self.complaints if not any(words in text for words in self.pardoned)]
+        foreign = [url for url in self.addresses if not url.startswith((self.home, "blob:", "data:"))]
+        assert errors == []
+        assert foreign == []
+        assert refused == []
+
+    # Waiting
+
+    def quiet(self) -> None:
+        """Until all that was asked of the server is answered."""
+        self.page.wait_for_function(QUIET)
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Until something that only Python can tell is so."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, "it never came to be"
+            self.page.wait_for_timeout(20)
+
+    def link(self) -> str:
+        """The part behind the address, when it has caught up with the page."""
+        self.quiet()
+        follows = "async () => `#${await (await import('/static/js/link.js')).encode()}` === location.hash"
+        self.until(lambda: self.page.evaluate(follows))
+        return "#" + self.page.url.partition("#")[2]
+
+    # Looking
+
+    def by(self, testid: str) -> Locator:
+        return self.page.get_by_test_id(testid)
+
+    def pixels(self, canvas: str | Locator) -> NDArray:
+        """What is on a canvas: (H, W, 4) bytes."""
+        place = self.by(canvas) if isinstance(canvas, str) else canvas
+        height, width, data = place.evaluate(READ)
+        return np.frombuffer(base64.b64decode(data), dtype=np.uint8).reshape(height, width, 4)
+
+    def grey(self, canvas: str | Locator) -> NDArray:
+        """What is on a grey canvas: (H, W) bytes."""
+        whole = self.pixels(canvas)
+        assert (whole[..., 0] == whole[..., 1]).all()
+        return whole[..., 0]
+
+    def ink(self) -> float:
+        """How much white is on the paper, in pixels."""
+        return float(self.grey("canvas").astype(float).sum()) / 255
+
+    def lengths(self) -> list[float]:
+        return self.page.locator("#who [role=meter]").evaluate_all(
+            "(meters) => meters.map((meter) => Number(meter.getAttribute('aria-valuenow')))"
+        )
+
+    def knobs(self) -> list[float]:
+        return self.page.locator("#knobs input[type=range]").evaluate_all(
+            "(sliders) => sliders.map((slider) => Number(slider.value))"
+        )
+
+    def texts(self, selector: str) -> list[str]:
+        return self.page.locator(selector).all_inner_texts()
+
+    def net(self) -> dict[str, Any]:
+        """What was asked of the server; see ``WATCH``."""
+        return self.page.evaluate("() => net")
+
+    def ask(self, what: str, **body: Any) -> dict[str, Any]:
+        """The server's own answer, without the page."""
+        named = {"class" if key == "klass" else key: value for key, value in body.items()}
+        response = self.page.request.post(f"{self.home}api/{what}", data={"model": SHIPPED, **named})
+        assert response.ok, response.text()
+        return response.json()
+
+    def get(self, path: str) -> dict[str, Any]:
+        response = self.page.request.get(f"{self.home}api/{path}")
+        assert response.ok, response.text()
+        return response.json()
+
+    # Doing
+
+    def stroke(self, *points: tuple[float, float], on: str = "canvas") -> None:
+        """Draw with the mouse; points are shares of the canvas's width and height."""
+        mouse, spots = self.page.mouse, self.spots(on, points)
+        mouse.move(*spots[0])
+        mouse.down()
+        for spot in spots[1:]:
+            mouse.move(*spot, steps=8)
+        mouse.up()
+        self.quiet()
+
+    def spots(self, testid: str, points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+        """Shares of an element's width and height as places in the window."""
+        self.by(testid).scroll_into_view_if_needed()
+        box = self.by(testid).bounding_box()
+        assert box is not None
+        return [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
+
+    def press(self, target: str | Locator, *keys: str) -> None:
+        """Keys on an element, and then quiet."""
+        place = self.by(target) if isinstance(target, str) else target
+        place.focus()
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.quiet()
+
+    def click(self, target: str | Locator) -> None:
+        (self.by(target) if isinstance(target, str) else target).click()
+        self.quiet()

@@ -1,0 +1,161 @@
+"""The explorer in-process: an application with the shipped model and small ones of other kinds, and its client."""
+
+import base64
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import capsnet
+from capsnet.data import ArrayDataset
+from capsnet.explorer import create_app
+from capsnet.models import Model
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette would like another HTTP library in its test client
+    from starlette.testclient import TestClient
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from .browser import Visit
+
+SHIPPED = "capsnet-small-mnist"
+HOME = "http://127.0.0.1:8028"
+
+
+def wire(picture: NDArray) -> dict[str, Any]:
+    """(H, W) or (H, W, C) bytes as Pixels."""
+    whole = picture if picture.ndim == 3 else picture[:, :, None]
+    height, width, channels = whole.shape
+    data = base64.b64encode(np.ascontiguousarray(whole, dtype=np.uint8).tobytes()).decode()
+    return {"width": width, "height": height, "channels": channels, "data": data}
+
+
+def unwire(pixels: dict[str, Any]) -> NDArray:
+    """Pixels as (H, W, C) bytes."""
+    raw = np.frombuffer(base64.b64decode(pixels["data"]), dtype=np.uint8)
+    return raw.reshape(pixels["height"], pixels["width"], pixels["channels"])
+
+
+def as_bytes(pictures: torch.Tensor) -> NDArray:
+    """(..., C, H, W) in [0, 1] as (..., H, W, C) bytes, written independently of the explorer's own."""
+    return np.moveaxis(np.rint(pictures.double().numpy() * 255).clip(0, 255).astype(np.uint8), -3, -1)
+
+
+def tensor(picture: NDArray) -> torch.Tensor:
+    """(H, W) bytes as a network takes them."""
+    return torch.from_numpy(picture.astype(np.float32))[None, None] / 255
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Model:
+    return capsnet.load(SHIPPED)
+
+
+@pytest.fixture(scope="session")
+def digits() -> ArrayDataset:
+    dataset = capsnet.data.load("mnist", "test")
+    assert isinstance(dataset, ArrayDataset)
+    return dataset
+
+
+@pytest.fixture(scope="session")
+def others() -> dict[str, Model]:
+    """One of each kind that has to be treated differently somewhere."""
+    torch.manual_seed(0)
+    small: dict[str, Any] = {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)}
+    made = {
+        "pairs": capsnet.create_model("capsnet", image_size=(36, 36), **small),
+        "colour": capsnet.create_model("capsnet", in_channels=3, image_size=(20, 24), num_classes=3, **small),
+        "em": capsnet.create_model("capsnet", routing="em", **small),
+        "attentive": capsnet.create_model("efficient-capsnet"),
+        "cnn": capsnet.create_model("cnn-small"),
+        "matrix": capsnet.create_model("matrix-capsnet-small", widths=(4, 2, 2, 2)),
+    }
+    made["pairs"].card = {"data": "multimnist", "test_accuracy": {"value": 0.5, "n": 10}}
+    made["colour"].card = {"data": "cifar10"}
+    for name in ("em", "attentive", "cnn", "matrix"):
+        made[name].card = {"data": "svhn"}  # not in the box, so nothing is measured in the background
+    return made
+
+
+@pytest.fixture(scope="session")
+def client(shipped: Model, others: dict[str, Model]) -> Iterator[TestClient]:
+    with TestClient(create_app({SHIPPED: shipped, **others}), base_url=HOME, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def ask(client: TestClient) -> Callable[..., dict[str, Any]]:
+    """POST a question of the shipped model (or another) that has to be answered."""
+
+    def call(what: str, **body: Any) -> dict[str, Any]:
+        named = {"class" if key == "klass" else key: value for key, value in body.items()}
+        response = client.post(f"/api/{what}", json={"model": SHIPPED, **named})
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def refuse(client: TestClient) -> Callable[..., str]:
+    """POST a question that has to be refused with this status; returns the sentence."""
+
+    def call(status: int, what: str, **body: Any) -> str:
+        named = {"class" if key == "klass" else key: value for key, value in body.items()}
+        response = client.post(f"/api/{what}", json={"model": SHIPPED, **named})
+        assert response.status_code == status, response.text
+        assert list(response.json()) == ["error"]
+        return response.json()["error"]
+
+    return call
+
+
+# A real browser: imported only by those who want one, because Playwright is not to be had on every machine.
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator["Browser"]:
+    from .browser import launched
+
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def home(chromium: "Browser", shipped: Model) -> Iterator[str]:
+    """The address of a server with the shipped model and one without capsules; no browser, no server."""
+    from .browser import serving
+
+    cnn = capsnet.create_model("cnn-small")
+    cnn.card = {"data": "svhn"}
+    with serving(create_app({SHIPPED: shipped, "cnn": cnn})) as address:
+        yield address
+
+
+@pytest.fixture
+def visits(chromium: "Browser", home: str) -> Iterator[Callable[..., "Visit"]]:
+    """Makes visitors, each with a fresh context (``Visit`` says how they differ); afterwards all must be in order."""
+    from .browser import Visit
+
+    made: list[Visit] = []
+
+    def make(**options: Any) -> Visit:
+        made.append(Visit(chromium, home, **options))
+        return made[-1]
+
+    yield make
+    for visit in made:
+        visit.close()
+
+
+@pytest.fixture
+def visit(visits: Callable[..., "Visit"]) -> "Visit":
+    """A visitor who has been here before and sees the example."""
+    return visits().open()

@@ -1,0 +1,265 @@
+"""Every endpoint against the same computation made directly with the library."""
+
+import io
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from starlette.testclient import TestClient
+
+import capsnet
+from capsnet.data import ArrayDataset
+from capsnet.explorer._rerouting import reroute
+from capsnet.inference import OFFSETS, preprocessing_of, sweep_dimensions
+from capsnet.models import Model
+
+from .conftest import SHIPPED, as_bytes, tensor, unwire, wire
+
+Ask = Callable[..., dict[str, Any]]
+Refuse = Callable[..., str]
+
+
+def test_models(client: TestClient, shipped: Model) -> None:
+    models = {model["name"]: model for model in client.get("/api/models").json()["models"]}
+    first = next(iter(models.values()))
+    assert first["name"] == SHIPPED
+    assert (first["image_size"], first["channels"], first["dims"], first["decoder"]) == ([28, 28], 1, 16, True)
+    assert first["parameters"] == shipped.num_parameters()
+    assert first["routing"] == {"name": "dynamic", "iterations": 3}
+    assert first["grid"] == [6, 6, 8]
+    assert first["test_accuracy"] == pytest.approx(0.9948)
+    assert first["margins"] == models["em"]["margins"] == {"present": 0.9, "absent": 0.1}
+    assert models["matrix"]["margins"] is None  # spread loss
+    assert models["cnn"]["margins"] is None  # cross entropy
+    assert first["receptive"] == {"size": 17, "stride": 2, "start": 0}
+    assert models["attentive"]["receptive"] is models["matrix"]["receptive"] is models["cnn"]["receptive"] is None
+    assert [name for name, model in models.items() if model["gallery"]] == [SHIPPED, "pairs"]
+    assert {"dynamic", "uniform", "kmeans"} <= set(first["routings"])
+    assert not {"em", "self-attention"} & set(first["routings"])
+    ranges, means = np.array(first["ranges"]), np.array(first["means"])
+    assert ranges.shape == (10, 16, 2)
+    assert (ranges[..., 0] < means).all()
+    assert (means < ranges[..., 1]).all()
+    assert np.array(first["names"]).shape == (10, 16)
+    assert models["pairs"]["multi"]
+    assert not first["multi"]
+    assert (models["cnn"]["dims"], models["cnn"]["routing"], models["cnn"]["grid"]) == (None, None, None)
+    assert models["cnn"]["routings"] == []
+    assert models["em"]["routings"] == []  # its own has learned tensors
+    assert models["matrix"]["grid"] is None
+    assert models["attentive"]["grid"] == [1, 1, 16]
+    assert models["colour"]["ranges"] is None
+
+
+def test_see_is_what_predict_sees(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
+    canvas = np.zeros((200, 200), np.uint8)
+    canvas[30:142, 60:172] = np.kron(digits.images[4, 0], np.ones((4, 4), np.uint8))
+    answer = ask("see", image=wire(canvas), centre=True)
+    assert not answer["empty"]
+    assert (unwire(answer["seen"]) == as_bytes(preprocessing_of(shipped)(canvas))).all()
+    plain = unwire(ask("see", image=wire(canvas), centre=False)["seen"])[:, :, 0]
+    small = np.asarray(Image.fromarray(canvas).resize((28, 28), Image.Resampling.BILINEAR))
+    assert np.abs(plain.astype(int) - small).max() <= 1
+
+
+@pytest.mark.parametrize("centre", [True, False])
+def test_an_empty_canvas_is_black_and_no_error(ask: Ask, centre: bool) -> None:
+    answer = ask("see", image=wire(np.zeros((280, 280), np.uint8)), centre=centre)
+    assert answer["empty"]
+    assert not unwire(answer["seen"]).any()
+
+
+def test_a_first_dot_is_no_error(ask: Ask) -> None:
+    canvas = np.zeros((560, 560), np.uint8)
+    canvas[100:102, 100:102] = 255
+    assert unwire(ask("see", image=wire(canvas), centre=True)["seen"]).shape == (28, 28, 1)
+
+
+def test_colour_and_odd_sizes(ask: Ask, others: dict[str, Model]) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (37, 61, 3), dtype=np.uint8)
+    for centre in (True, False):
+        seen = ask("see", model="colour", image=wire(picture), centre=centre)["seen"]
+        assert unwire(seen).shape == (20, 24, 3)
+        answer = ask("classify", model="colour", seen=seen)
+        with torch.inference_mode():
+            image = torch.from_numpy(unwire(seen).transpose(2, 0, 1).astype(np.float32))[None] / 255
+            output = others["colour"](image)
+        assert answer["lengths"] == output.lengths[0].tolist()
+        assert (unwire(answer["reconstruction"]) == as_bytes(output.reconstruction[0])).all()
+    for shape in ((1, 1, 3), (1, 40, 1), (1024, 2, 1)):
+        seen = ask("see", image=wire(np.full(shape, 200, np.uint8)), centre=False)["seen"]
+        assert unwire(seen).shape == (28, 28, 1)
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
+def test_upload(client: TestClient, shipped: Model, digits: ArrayDataset, form: str) -> None:
+    photo = Image.fromarray(255 - digits.images[3, 0]).resize((300, 300))
+    file = io.BytesIO()
+    photo.save(file, form)
+    for centre in ("true", "false"):
+        response = client.post(f"/api/upload?model={SHIPPED}&centre={centre}", content=file.getvalue())
+        assert response.status_code == 200, response.text
+        seen = unwire(response.json()["seen"])
+        if centre == "true":
+            expected = as_bytes(preprocessing_of(shipped)(Image.open(io.BytesIO(file.getvalue()))))
+            assert (seen == expected).all()
+            assert capsnet.predict(seen[:, :, 0], shipped)[0].label == str(digits.targets[3])
+
+
+def test_an_upload_is_turned_upright(client: TestClient, digits: ArrayDataset) -> None:
+    """Phones store pictures lying down and say so in the EXIF data."""
+    upright = Image.fromarray(255 - digits.images[0, 0]).resize((280, 280))
+    lying, straight = io.BytesIO(), io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees to the right to see it upright
+    upright.rotate(90).save(lying, "PNG", exif=exif)
+    upright.save(straight, "PNG")
+    seen = [
+        client.post(f"/api/upload?model={SHIPPED}&centre=true", content=file.getvalue()).json()["seen"]
+        for file in (lying, straight)
+    ]
+    assert seen[0] == seen[1]
+
+
+def test_classify(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
+    for n in (0, 1, 2597):
+        answer = ask("classify", seen=wire(digits.images[n, 0]))
+        with torch.inference_mode():
+            output = shipped(tensor(digits.images[n, 0]))
+        assert answer["lengths"] == output.lengths[0].tolist()
+        assert answer["poses"] == output.poses[0].tolist()
+        assert answer["order"] == sorted(range(10), key=lambda j: -answer["lengths"][j])
+        assert (unwire(answer["reconstruction"]) == as_bytes(output.reconstruction[0])).all()
+        assert answer["milliseconds"] > 0
+        assert answer["parameters"] == shipped.num_parameters()
+
+
+def test_models_without_poses_or_decoder(
+    ask: Ask, refuse: Refuse, others: dict[str, Model], digits: ArrayDataset
+) -> None:
+    seen = wire(digits.images[0, 0])
+    answer = ask("classify", model="cnn", seen=seen)
+    assert answer["poses"] is None
+    assert answer["reconstruction"] is None
+    assert sum(answer["lengths"]) == pytest.approx(1, abs=1e-5)
+    answer = ask("classify", model="matrix", seen=seen, iterations=1)
+    with torch.inference_mode():
+        expected = reroute(others["matrix"], None, 1)(tensor(digits.images[0, 0]))
+    assert answer["lengths"] == expected.lengths[0].tolist()
+    assert "decoder" in refuse(422, "decode", model="cnn", poses=[[0.0] * 16], classes=[0])
+    assert "decoder" in refuse(422, "sweep", model="matrix", pose=[0.0] * 16, klass=0)
+    assert "dense layer" in refuse(422, "trace", model="cnn", seen=seen)
+    assert "dense layer" in refuse(422, "votes", model="matrix", seen=seen, klass=0)
+    assert "no routing" in refuse(422, "classify", model="cnn", seen=seen, iterations=2)
+    assert "learned tensors" in refuse(422, "classify", model="em", seen=seen, routing="dynamic")
+
+
+def test_decode(ask: Ask, refuse: Refuse, shipped: Model) -> None:
+    poses = torch.randn(16, 16) / 4
+    classes = [n % 10 for n in range(16)]
+    capsules = torch.zeros(16, 10, 16)
+    capsules[torch.arange(16), classes] = poses
+    with torch.inference_mode():
+        expected = as_bytes(shipped.decode(capsules, torch.tensor(classes)))
+    answer = ask("decode", poses=poses.tolist(), classes=classes)
+    assert (np.stack([unwire(p) for p in answer["pictures"]]) == expected).all()
+    assert "as many classes" in refuse(422, "decode", poses=[[0.0] * 16], classes=[1, 2])
+    assert "has 16 numbers" in refuse(422, "decode", poses=[[0.0] * 15], classes=[1])
+    assert "from 0 to 9" in refuse(422, "decode", poses=[[0.0] * 16], classes=[10])
+    assert "poses" in refuse(422, "decode", poses=[[0.0] * 16] * 17, classes=[1] * 17)
+
+
+def test_sweep(ask: Ask, shipped: Model) -> None:
+    pose = torch.randn(16) / 4
+    capsules = torch.zeros(10, 16)
+    capsules[4] = pose
+    pictures = as_bytes(sweep_dimensions(shipped, capsules, 4))  # (16, 11, 28, 28, 1)
+    answer = ask("sweep", pose=pose.tolist(), klass=4)
+    assert answer["offsets"] == list(OFFSETS)
+    sprite = unwire(answer["pictures"])
+    assert sprite.shape == (16 * 28, 11 * 28, 1)
+    for row in (0, 7, 15):
+        for column in (0, 5, 10):
+            cell = sprite[28 * row : 28 * (row + 1), 28 * column : 28 * (column + 1)]
+            assert (cell == pictures[row, column]).all()
+
+
+def test_pair_is_multimnist(ask: Ask, client: TestClient, refuse: Refuse) -> None:
+    pairs = capsnet.data.multimnist("test")
+    for number in (0, 17, 9_999):
+        drawn = client.get(f"/api/pair/random?model=pairs&number={number}").json()
+        batch = pairs.batch([number])
+        assert drawn["labels"] == batch.sources.classes[0].tolist()  # type: ignore[union-attr]
+        made = ask("pair", model="pairs", first=drawn["first"], second=drawn["second"], offsets=drawn["offsets"])
+        assert (unwire(made["seen"]) == as_bytes(batch.images[0])).all()
+        alone = np.stack([unwire(picture) for picture in made["alone"]])
+        assert (alone == as_bytes(batch.sources.images[0])).all()  # type: ignore[union-attr]
+    drawn = client.get("/api/pair/random?model=pairs&number=9999999").json()
+    assert drawn["labels"][0] != drawn["labels"][1]
+    first = wire(np.full((30, 36), 200, np.uint8))
+    made = ask("pair", model="pairs", first=first, second=first, offsets=[[12, -12], [-12, 12]])
+    assert unwire(made["seen"]).max() == 255
+    assert unwire(made["alone"][0])[:, :, 0].sum() == 200 * (36 - 15) * (36 - 12)
+    assert "offsets" in refuse(422, "pair", model="pairs", first=first, second=first, offsets=[[13, 0], [0, 0]])
+    assert "must fit" in refuse(422, "pair", first=first, second=first, offsets=[[0, 0], [0, 0]])
+
+
+def test_gallery(client: TestClient, digits: ArrayDataset) -> None:
+    page = client.get(f"/api/gallery?model={SHIPPED}&kind=3&page=1").json()
+    expected = np.flatnonzero(digits.targets == 3)[24:48]
+    assert [item["index"] for item in page["items"]] == expected.tolist()
+    assert page["pages"] == -(-int((digits.targets == 3).sum()) // 24)
+    sprite = unwire(page["sprite"])
+    assert (sprite[:, 28:56, 0] == digits.images[expected[1], 0]).all()
+    wrong = client.get(f"/api/gallery?model={SHIPPED}&kind=wrong").json()["items"]
+    hard = client.get(f"/api/gallery?model={SHIPPED}&kind=hard").json()["items"]
+    assert len(wrong) == len(hard) == 24
+    for item in wrong[:3] + hard[:3]:
+        answer = client.get(f"/api/digit/{item['index']}?model={SHIPPED}").json()
+        assert answer["label"] == item["label"] == digits.targets[item["index"]]
+        best = client.post("/api/classify", json={"model": SHIPPED, "seen": answer["seen"]}).json()["order"][0]
+        assert best == (item["label"] if item["seen_as"] is None else item["seen_as"])
+        assert (item["seen_as"] is None) == (item in hard)
+    assert len(client.get(f"/api/gallery?model={SHIPPED}&kind=hard&page=3").json()["items"]) == 24
+    assert client.get(f"/api/gallery?model={SHIPPED}&kind=any").json()["pages"] == 417
+    middle = unwire(client.get("/api/digit/0?model=pairs").json()["seen"])[4:32, 4:32, 0]
+    assert (middle == digits.images[0, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("gallery?model=nobody", 404),
+        (f"gallery?model={SHIPPED}&kind=10", 422),
+        (f"gallery?model={SHIPPED}&kind=easy", 422),
+        (f"gallery?model={SHIPPED}&page=417", 404),
+        (f"gallery?model={SHIPPED}&page=-1", 422),
+        ("gallery?model=colour", 404),
+        ("pair/random?model=colour", 404),
+        (f"digit/10000?model={SHIPPED}", 404),
+        (f"digit/-1?model={SHIPPED}", 422),
+        (f"digit/x?model={SHIPPED}", 422),
+        ("digit/1", 422),
+        (f"pair/random?model={SHIPPED}&number=10000000", 422),
+        ("nothing", 404),
+    ],
+)
+def test_what_is_not_there(client: TestClient, path: str, status: int) -> None:
+    response = client.get(f"/api/{path}")
+    assert response.status_code == status
+    assert len(response.json()["error"]) > 10
+
+
+def test_profiles_of_other_models_come_later(client: TestClient) -> None:
+    for _ in range(300):
+        model = next(m for m in client.get("/api/models").json()["models"] if m["name"] == "pairs")
+        if model["ranges"] is not None:
+            break
+        time.sleep(0.1)
+    assert np.array(model["ranges"]).shape == (10, 16, 2)
+    assert np.array(model["means"]).shape == (10, 16)
+    assert client.get("/api/gallery?model=pairs&kind=hard").json()["items"] == []  # its examples have two classes

@@ -1,0 +1,128 @@
+"""Routings replaced for one call, and looked into: against networks that were built so."""
+
+import base64
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import capsnet
+from capsnet.data import ArrayDataset
+from capsnet.explorer._rerouting import reroute
+from capsnet.models import Model
+
+from .conftest import SHIPPED, tensor, wire
+
+Ask = Callable[..., dict[str, Any]]
+Refuse = Callable[..., str]
+
+
+def with_routing(routing: str, iterations: int | None = None) -> Model:
+    """The shipped weights in a network that was built with another routing."""
+    model = capsnet.load(SHIPPED)
+    built = capsnet.create_model(**{**model.config, "routing": routing, "iterations": iterations})
+    built.load_state_dict(model.state_dict())
+    return built.eval()
+
+
+@pytest.mark.parametrize("routing", ["attention", "dynamic", "kmeans", "uniform"])
+def test_another_routing_for_one_call(ask: Ask, digits: ArrayDataset, routing: str) -> None:
+    """The answer is that of a network built so, and the next call has the model's own routing again."""
+    seen = wire(digits.images[5, 0])
+    before = ask("classify", seen=seen)["lengths"]
+    options: dict[str, Any] = {"routing": routing} | ({} if routing == "uniform" else {"iterations": 2})
+    swapped = ask("classify", seen=seen, **options)
+    with torch.inference_mode():
+        expected = with_routing(routing, options.get("iterations"))(tensor(digits.images[5, 0]))
+    assert swapped["lengths"] == pytest.approx(expected.lengths[0].tolist(), abs=1e-6)
+    assert swapped["lengths"] != before
+    assert ask("classify", seen=seen)["lengths"] == before
+
+
+def test_many_visitors_with_different_routings(ask: Ask, digits: ArrayDataset) -> None:
+    ways: list[dict[str, Any]] = [
+        {},
+        {"iterations": 1},
+        {"iterations": 5},
+        {"routing": "kmeans"},
+        {"routing": "uniform"},
+    ]
+    jobs = [(n, way) for n in range(4) for way in ways]
+
+    def lengths(job: tuple[int, dict[str, Any]]) -> list[float]:
+        return ask("classify", seen=wire(digits.images[job[0], 0]), **job[1])["lengths"]
+
+    alone = [lengths(job) for job in jobs]
+    with ThreadPoolExecutor(10) as visitors:
+        together = list(visitors.map(lengths, jobs * 4))
+    for one, many in zip(alone * 4, together, strict=True):
+        assert many == pytest.approx(one, abs=1e-6)
+
+
+def test_trace(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
+    answer = ask("trace", seen=wire(digits.images[0, 0]))
+    with torch.inference_mode():
+        output = shipped(tensor(digits.images[0, 0]), trace=True)
+    couplings = output.trace.couplings[:, 0].double().numpy()  # (R, I, J)
+    sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(3, 288, 10)
+    assert np.abs(sent - 255 * couplings).max() <= 0.501
+    assert (answer["iterations"], answer["grid"], answer["scale"]) == (3, [6, 6, 8], 1.0)
+    entropy = -(couplings * np.log(couplings)).sum(-1).mean(-1) / np.log(10)
+    assert answer["entropy"] == pytest.approx(entropy.tolist(), abs=1e-6)
+    assert answer["entropy"][0] == pytest.approx(1)
+    lengths = output.trace.poses[:, 0].norm(dim=-1)
+    assert np.array(answer["lengths"]) == pytest.approx(lengths.numpy(), abs=1e-6)
+    assert answer["lengths"][-1] == pytest.approx(ask("classify", seen=wire(digits.images[0, 0]))["lengths"], abs=1e-5)
+    assert ask("trace", seen=wire(digits.images[0, 0]), iterations=7)["iterations"] == 7
+
+
+def test_trace_of_other_routings(ask: Ask, others: dict[str, Model], digits: ArrayDataset) -> None:
+    """EM's presence is not a pose's length, attention's shares of a parent are too small for a byte as they are."""
+    seen = wire(digits.images[0, 0])
+    answer = ask("trace", model="em", seen=seen)
+    for r in range(3):
+        with torch.inference_mode():
+            expected = reroute(others["em"], None, r + 1)(tensor(digits.images[0, 0])).lengths[0]
+        assert answer["lengths"][r] == pytest.approx(expected.tolist(), abs=1e-5)
+    answer = ask("trace", seen=seen, routing="attention")
+    sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(3, 288, 10) / 255 * answer["scale"]
+    assert sent.sum(axis=1) == pytest.approx(np.ones((3, 10)), abs=0.02)
+    assert ask("trace", model="attentive", seen=seen)["grid"] == [1, 1, 16]
+
+
+def test_votes(ask: Ask, refuse: Refuse, shipped: Model, digits: ArrayDataset) -> None:
+    seen = wire(digits.images[0, 0])
+    answer = ask("votes", seen=seen, klass=7)
+    heard: list[torch.Tensor] = []
+    layer = shipped.get_submodule("classes")
+    hook = layer.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
+    with torch.inference_mode():
+        output = shipped(tensor(digits.images[0, 0]), trace=True)
+        votes = layer.votes(heard[0])[0, :, 7].double().numpy()  # type: ignore[operator]
+    hook.remove()
+    points = np.frombuffer(base64.b64decode(answer["points"]), "<f4").reshape(288, 2).astype(np.float64)
+    coupling = output.trace.couplings[:, 0, :, 7].double().numpy()  # (R, I)
+    weights = np.frombuffer(base64.b64decode(answer["weights"]), np.uint8).reshape(3, 288)
+    assert np.abs(weights - 255 * coupling).max() <= 0.501
+    norms = np.linalg.norm(votes, axis=1)
+    sent = np.frombuffer(base64.b64decode(answer["norms"]), np.uint8) / 255 * answer["longest"]
+    assert sent == pytest.approx(norms, abs=answer["longest"] / 500)
+    # the plane: centred at the weighted mean, axes uncorrelated, the first with more spread, no distance stretched
+    w = coupling[-1] * norms
+    assert w @ points / w.sum() == pytest.approx(np.zeros(2), abs=1e-5)
+    spread = (points * w[:, None]).T @ points / w.sum()
+    away = votes - w @ votes / w.sum()
+    values = np.linalg.eigvalsh((away * w[:, None]).T @ away / w.sum())
+    assert spread == pytest.approx(np.diag(values[::-1][:2]), abs=1e-5)
+    assert answer["explained"] == pytest.approx(values[-2:].sum() / values.sum())
+    # the parents lie in the same plane: with dynamic routing each is on the ray from zero through the coupled votes
+    origin, parents = np.array(answer["origin"]), np.array(answer["parents"])
+    for r in range(3):
+        mean = coupling[r] @ points / coupling[r].sum() - origin
+        way = parents[r] - origin
+        assert mean @ way / (np.linalg.norm(mean) * np.linalg.norm(way)) == pytest.approx(1, abs=1e-4)
+    assert ask("votes", seen=seen, klass=7) == answer  # no flipped axes
+    assert "from 0 to 9" in refuse(422, "votes", seen=seen, klass=10)

@@ -1,0 +1,302 @@
+"""What must not happen: strangers' pages, huge and broken files, paths from outside, bytes left on the disk."""
+
+import io
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from capsnet.explorer import create_app
+from capsnet.explorer._safety import COOKIE, HEADERS, LARGEST, POLICY
+from capsnet.models import Model
+
+from .conftest import HOME, SHIPPED, wire
+
+Refuse = Callable[..., str]
+BLANK = wire(np.zeros((28, 28), np.uint8))
+
+
+def png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and has hardly any data."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8028", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0.2",
+             "", "localhost:x", "a@localhost", "localhost/x", "[::1", "10.0.0.1", "localhost, evil.example"],
+)  # fmt: skip
+def test_other_names_are_refused(client: TestClient, host: str) -> None:
+    """A page elsewhere may point its name to 127.0.0.1; the name still gives it away."""
+    for path in ("/", "/api/models", "/static/js/app.js"):
+        response = client.get(path, headers={"host": host})
+        assert response.status_code == 403
+        assert "own machine" in response.json()["error"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8028", "[::1]:8028", "[::1]"])
+def test_own_names_are_fine(client: TestClient, host: str) -> None:
+    assert client.get("/api/models", headers={"host": host}).status_code == 200
+
+
+def test_bound_to_an_address_of_its_own(shipped: Model) -> None:
+    client = TestClient(create_app({SHIPPED: shipped}, host="192.168.7.7"), base_url="http://192.168.7.7")
+    assert client.get("/api/models").status_code == 200
+    assert client.get("/api/models", headers={"host": "192.168.7.8"}).status_code == 403
+    client = TestClient(create_app({SHIPPED: shipped}, host="0.0.0.0"), base_url="http://192.168.7.9")
+    assert client.get("/api/models").status_code == 200  # a literal address cannot be rebound
+    assert client.get("/api/models", headers={"host": "evil.example"}).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://localhost:8028",
+                                    "file://", "chrome-extension://x", "http://[", "127.0.0.1:8028"])  # fmt: skip
+def test_other_origins_are_refused(client: TestClient, origin: str) -> None:
+    for send in (client.get, client.post, client.options):
+        response = send("/api/models", headers={"origin": origin})
+        assert response.status_code == 403
+        assert not [name for name in response.headers if name.startswith("access-control")]
+    assert client.get("/", headers={"origin": origin}).status_code == 403
+
+
+def test_own_origin_and_fetch_metadata(client: TestClient) -> None:
+    assert client.get("/api/models", headers={"origin": HOME}).status_code == 200
+    assert client.get("/api/models", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+    assert client.get("/api/models", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.get("/api/models", headers={"sec-fetch-site": "same-site"}).status_code == 403
+
+
+def test_json_only(client: TestClient) -> None:
+    """What a form can send without asking is not JSON."""
+    body = json.dumps({"model": SHIPPED, "seen": BLANK})
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        response = client.post("/api/classify", content=body, headers={"content-type": kind})
+        assert response.status_code == 415, response.text
+    fine = {"content-type": "application/json; charset=utf-8"}
+    assert client.post("/api/classify", content=body, headers=fine).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/models", "/api/nothing", "/static/nothing.js", f"/api/digit/1?model={SHIPPED}"]
+)
+def test_every_answer_has_the_headers(client: TestClient, path: str) -> None:
+    response = client.get(path)
+    assert response.headers["content-security-policy"] == POLICY
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["cross-origin-opener-policy"] == "same-origin"
+    assert response.headers["cross-origin-resource-policy"] == "same-origin"
+    assert response.headers["cache-control"] in ("no-cache", "no-store")
+    assert "script-src 'self'" in POLICY
+    assert "unsafe" not in POLICY
+
+
+def test_a_bug_has_the_headers_too(shipped: Model) -> None:
+    app = create_app({SHIPPED: shipped})
+
+    @app.get("/api/broken")
+    async def broken() -> None:
+        raise RuntimeError("nobody should read this")
+
+    client = TestClient(app, base_url=HOME, raise_server_exceptions=False)
+    response = client.get("/api/broken")
+    assert response.status_code == 500
+    assert response.json() == {"error": "the explorer failed, which is a bug in it (RuntimeError)"}
+    for name, value in HEADERS.items():
+        assert response.headers[name] == value
+    assert response.headers["cache-control"] == "no-store"
+    assert client.get("/api/broken", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_the_icon_is_kept(client: TestClient) -> None:
+    """A browser asks for it anew with each change of the address, and the address changes with each stroke."""
+    assert "max-age" in client.get("/static/icon.svg").headers["cache-control"]
+    assert client.get("/static/js/app.js").headers["cache-control"] == "no-cache"
+
+
+def test_static_files_and_nothing_beside_them(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert client.get("/static/js/app.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    for path in (
+        "../app.py",
+        "..%2fapp.py",
+        "%2e%2e/app.py",
+        "js/../../app.py",
+        "/etc/passwd",
+        "js",
+        "",
+        "%00",
+        "js%00",
+    ):
+        assert client.get(f"/static/{path}").status_code in (404, 405, 422), path
+    assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secrets", "/etc/passwd", "C:\\x", f"{SHIPPED}.safetensors", "runs/mine", "", "a" * 201, "\x00", "\ud800"],
+)
+def test_no_paths_from_visitors(client: TestClient, name: str) -> None:
+    body = json.dumps({"model": name, "seen": BLANK})
+    response = client.post("/api/classify", content=body, headers={"content-type": "application/json"})
+    assert response.status_code in (404, 422)
+    if response.status_code == 404:
+        assert SHIPPED in response.json()["error"]  # the known ones are named
+
+
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e999", "1e300", "1001", "1" * 400, "null", '"0.1"', "true", "[]"]
+)
+def test_numbers_that_are_none(client: TestClient, number: str) -> None:
+    body = f'{{"model": "{SHIPPED}", "poses": [[{number}{", 0" * 15}]], "classes": [1]}}'
+    response = client.post("/api/decode", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert response.json()["error"].startswith("poses.0.0: ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'"x"', b"[" * 100_000, b'{"model": 1}', b"1" * 5000, b'{"a":' * 50_000],
+)
+def test_broken_json(client: TestClient, body: bytes) -> None:
+    response = client.post("/api/classify", content=body, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert list(response.json()) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data": "!!!!"}, "base64"),
+        ({"data": "AAAA"}, "has 3 bytes, 28 x 28 x 1 are 784"),
+        ({"data": "ä"}, "base64"),
+        ({"width": 27}, "28 x 28"),
+        ({"width": 0}, "seen.width"),
+        ({"width": 10**9}, "seen.width"),
+        ({"width": "28"}, "seen.width"),
+        ({"width": 28.0}, "seen.width"),
+        ({"width": True}, "seen.width"),
+        ({"channels": 2}, "seen.channels"),
+        ({"channels": 3}, "3"),
+        ({"path": "/etc/passwd"}, "seen.path"),
+    ],
+)
+def test_pixels_that_are_none(refuse: Refuse, change: dict[str, Any], said: str) -> None:
+    assert said in refuse(422, "classify", seen=BLANK | change)
+
+
+def test_limits_of_bodies(client: TestClient) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(LARGEST // 2**16 + 2):
+            yield bytes(2**16)
+
+    for path, kind in ((f"/api/upload?model={SHIPPED}", "image/png"), ("/api/see", "application/json")):
+        for content in (bytes(LARGEST + 1), endless()):  # with a length, and without one
+            response = client.post(path, content=content, headers={"content-type": kind})
+            assert response.status_code == 413, response.text
+            assert "too large" in response.json()["error"]
+    response = client.post(f"/api/upload?model={SHIPPED}", content=b"", headers={"content-length": "9" * 30})
+    assert response.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 415),
+        (b"hello", 415),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415),  # would start another program
+        (b"P5 2 2 255 aaaa", 415),
+        (png(Image.new("L", (64, 64), 7))[:60], 422),
+        (png_header(100, 100), 422),
+        (png_header(7000, 7000), 422),  # beyond our limit
+        (png_header(60_000, 60_000), 422),  # beyond Pillow's
+        (png(Image.new("L", (1, 1))), 422),
+        (png(Image.new("L", (100, 100), 255)), 422),  # blank: no digit
+    ],
+)
+def test_files_that_are_none(client: TestClient, content: bytes, status: int) -> None:
+    response = client.post(f"/api/upload?model={SHIPPED}", content=content)
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"]
+    assert client.post("/api/upload?model=nobody", content=content).status_code == 404
+
+
+def test_a_token(shipped: Model) -> None:
+    app = create_app({SHIPPED: shipped}, token="a b&c=ü")
+    client = TestClient(app, base_url=HOME, follow_redirects=False)
+    for path in (
+        "/",
+        "/api/models",
+        "/static/js/app.js",
+        "/?token=",
+        "/?token=wrong",
+        "/api/models?token=a%20b%26c%3D%C3%BC",
+    ):
+        assert client.get(path).status_code == 401
+    assert client.get("/api/models", headers={"cookie": f"{COOKIE}=x"}).status_code == 401
+    assert client.get("/api/models", headers={"authorization": "Bearer wrong"}).status_code == 401
+    bearer = {"authorization": "Bearer a b&c=ü".encode()}
+    assert client.get("/api/models", headers=bearer).status_code == 200  # type: ignore[arg-type]
+    welcome = client.get("/?token=a%20b%26c%3D%C3%BC")
+    assert (welcome.status_code, welcome.headers["location"]) == (303, "/")
+    cookie = welcome.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/api/models").status_code == 200  # by the cookie
+    assert client.get("/").status_code == 200
+    assert client.get("/api/models", headers={"host": "evil.example"}).status_code == 403
+    clicked = {"sec-fetch-site": "cross-site"}
+    page = TestClient(app, base_url=HOME).get("/?token=a%20b%26c%3D%C3%BC", headers=clicked)
+    assert (page.status_code, "refresh" in page.text) == (200, True)
+
+
+def test_nothing_is_written(
+    client: TestClient, refuse: Refuse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No file is opened for writing by any endpoint, and nothing appears where temporary files go."""
+    client.get(f"/api/gallery?model={SHIPPED}")  # the data are read once, and may be unpacked into the cache
+    monkeypatch.chdir(tmp_path)
+    written: list[str] = []
+    os_open, builtin = os.open, open
+
+    def watched(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            written.append(str(path))
+        return os_open(path, flags, *rest, **more)
+
+    def watched_open(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        if set(mode) & set("wax+"):
+            written.append(str(file))
+        return builtin(file, mode, *rest, **more)
+
+    monkeypatch.setattr(os, "open", watched)
+    monkeypatch.setattr("builtins.open", watched_open)
+    seen = {"model": SHIPPED, "seen": BLANK}
+    assert client.post(f"/api/upload?model={SHIPPED}", content=png(Image.new("L", (64, 64), 9))).status_code == 422
+    assert client.post(f"/api/upload?model={SHIPPED}&centre=false", content=bytes(2 * 2**20)).status_code == 415
+    for path, body in (("see", {"model": SHIPPED, "image": BLANK}), ("classify", seen), ("trace", seen)):
+        assert client.post(f"/api/{path}", json=body).status_code == 200
+    assert written == []
+    assert list(tmp_path.iterdir()) == []
