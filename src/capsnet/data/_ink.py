@@ -175,6 +175,6 @@ def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bo
     return (score if int(digit.sum()) >= SMALLEST else 0.0), digit
 
 
-def _largest(colours: NDArray[np.float32]) -> NDArray[np.float32]:
+def _largest(colours: NDArray[np.floating]) -> NDArray[np.float32]:
     """The largest of each pixel's three values: (h, w, 3) -> (h, w). As `max(axis=2)`, which is thirty times slower."""
     return np.maximum(np.maximum(colours[..., 0], colours[..., 1]), colours[..., 2])
