@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import capsnet
-from capsnet import cli, recipes
+from capsnet import _using, cli, recipes
 from capsnet.training import TrainConfig, read_config
 
 
@@ -85,7 +85,9 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture) -> None:
     assert "demo" in said
 
 
-@pytest.mark.parametrize("verb", [["train", "demo"], ["evaluate"], ["predict"], ["list"]])
+@pytest.mark.parametrize(
+    "verb", [["train", "demo"], ["evaluate"], ["predict"], ["list"], ["export"], ["ensemble"], ["search"]]
+)
 def test_every_verb_has_help(verb: list[str], capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main([*verb, "--help"])
@@ -211,10 +213,18 @@ def test_a_read_only_disk_is_one_sentence(idx_folder: Path, tmp_path: Path) -> N
 
 def test_import_is_light() -> None:
     """`import capsnet` brings no web server, no search, no drawing, no command line."""
-    heavy = ("fastapi", "optuna", "matplotlib", "tyro", "tensorboard", "onnx")
+    heavy = ("fastapi", "optuna", "matplotlib", "tyro", "tensorboard", "onnx", "onnxruntime", "onnxscript")
     script = f"import capsnet, sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_import_is_quick() -> None:
+    """Under 1.5 s, most of it torch; in processor time, because the machines of tests are busy."""
+    script = "import time, capsnet; print(time.process_time())"
+    run = [sys.executable, "-c", script]
+    spent = [float(subprocess.run(run, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    assert min(spent) < 1.5
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(idx_folder: Path, tmp_path: Path) -> None:
@@ -259,11 +269,14 @@ def test_documented_commands_are_understood(
     def begin(*arguments: object, **more: object) -> None:
         raise BegunError
 
-    for verb in ("train", "cross_validate", "evaluate", "predict"):
+    for verb in ("train", "cross_validate", "evaluate", "load", "ensemble"):
         monkeypatch.setattr(capsnet, verb, begin)
     monkeypatch.setattr(cli.experiments, "reproduce", begin)
+    monkeypatch.setattr(cli.search, "search", begin)
+    monkeypatch.setattr(cli, "explore", begin)
+    monkeypatch.setattr(_using, "export", begin)
     words = shlex.split(line)[1:]
-    if words[0] == "list" or "--list" in words:
+    if words[0] == "list" or {"--list", "--spaces"} & set(words):
         cli.main(words)
     else:
         with pytest.raises(BegunError):

@@ -12,7 +12,7 @@ from capsnet._version import __version__
 from capsnet.inference import Evaluation, Prediction, evaluate, predict
 from capsnet.models import Model, Output, create_model, list_models
 from capsnet.training import TrainConfig, cross_validate, read_config, train
-from capsnet.weights import list_weights, load, save
+from capsnet.weights import ensemble, list_weights, load, save
 
 __all__ = [
     "Evaluation",
@@ -24,6 +24,7 @@ __all__ = [
     "create_model",
     "cross_validate",
     "data",
+    "ensemble",
     "evaluate",
     "functional",
     "kernels",

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Finding files, and writing them so that nobody ever sees half of one."""
 
 import contextlib
 import os
@@ -6,6 +6,14 @@ import tempfile
 from pathlib import Path
 
 TEMPORARY = ".*.tmp"  # what a killed process may leave behind
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with its ``~`` or ``~user`` filled in; as it is if there is no such user: ``~x.jpg`` is a fine name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> Path:

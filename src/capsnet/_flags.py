@@ -26,6 +26,8 @@ class TrainArgs:
     """Where to compute."""
     threads: int | None = None
     """CPU threads; None leaves PyTorch's choice."""
+    compile: bool = False
+    """Let torch.compile translate the network: a minute at the start, quicker steps after it."""
     folds: int | None = None
     """Cross-validate your own images in this many parts, e.g. 5: each image is tested once."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
@@ -55,15 +57,87 @@ class EvaluateArgs:
 class PredictArgs:
     """Say what is on pictures: any size, dark on light or light on dark, a photo of a pen digit included.
 
-    A model that was trained on texts takes texts instead of image files.
+    A model that was trained on texts takes texts instead of image files. A picture that cannot be read is reported, the
+    others still get their answers, and the exit code is 2.
     """
 
     images: tyro.conf.Positional[tuple[str, ...]]
-    """Image files, or texts in quotes."""
+    """Image files, folders of them (with all that is below), or `-`: one image from standard input. Or texts in quotes,
+    `-` being one text per line."""
     model: str
-    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
+    """A shipped name (see `capsnet list models`), a file of weights, an exported .onnx file or a run folder."""
     json: bool = False
     """Print one JSON object per picture."""
+    threshold: float = 0.5
+    """How long a capsule must be for its class to be there; if none is, the answer is "none of them"."""
+    several: bool = False
+    """Name all classes that reach the threshold, not only the longest capsule's."""
+    batch_size: int = 64
+    """Pictures at a time."""
+    save_reconstructions: str | None = None
+    """Folder for what the longest capsule of each picture draws, as PNG."""
+
+
+@dataclass(kw_only=True)
+class ExportArgs:
+    """Write a trained model as one file that runs without capsnet: any number of images at a time.
+
+    The file is run and compared with torch before it is kept. FILE.json beside it says what it takes.
+    """
+
+    model: tyro.conf.Positional[str]
+    """A shipped name (see `capsnet list models`), a file of weights or a run folder."""
+    output: str
+    """The file to write, such as digits.onnx, or digits.pt2 for the format torch."""
+    format: Literal["onnx", "torch"] = "onnx"
+    """onnx: for onnxruntime and other runtimes; torch: for `torch.export.load`."""
+
+
+@dataclass(kw_only=True)
+class EnsembleArgs:
+    """Make one model of several: each class is as present as its capsules are on average.
+
+    The file holds all of them and is used like the weights of one model.
+    """
+
+    models: tyro.conf.Positional[tuple[str, ...]]
+    """At least two models of the same classes and pictures: shipped names, files of weights or run folders."""
+    output: str
+    """The file of weights to write, such as both.safetensors."""
+
+
+@dataclass(kw_only=True)
+class SearchArgs:
+    """Search for better settings of a recipe: try out, judge by the validation split, compare the winner in the end.
+
+    `capsnet search --spaces` says what can be searched. Stopped or killed at any moment, the same command goes on;
+    started several times, on one machine or on many with one storage, it shares the work.
+    """
+
+    recipe: tyro.conf.Positional[str]
+    """A recipe (see `capsnet list recipes`) or the config.json of a run."""
+    space: str
+    """What to change."""
+    trials: int
+    """How many finished trials the whole study shall have, pruned ones included."""
+    storage: str | None = None
+    """sqlite:///PATH, journal:PATH (a network disk) or postgresql://USER@HOST/DATABASE; default: OUT/study.db."""
+    study: str | None = None
+    """The study's name in the storage; default: RECIPE-SPACE."""
+    timeout: float | None = None
+    """Seconds after which no further trial is begun."""
+    workers: int = 1
+    """Processes that try things out on this machine."""
+    epochs: int | None = None
+    """Epochs of each trial; None takes the recipe's."""
+    limit: int | None = None
+    """Training images of each trial; None takes the recipe's."""
+    seeds: int = 3
+    """How often winner and recipe are trained again, with new seeds, to compare them; 0 does not."""
+    out: str | None = None
+    """Folder of everything; default: runs/RECIPE/search-SPACE."""
+    device: Device = "auto"
+    """Where to compute."""
 
 
 @dataclass(kw_only=True)

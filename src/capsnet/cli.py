@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,21 +16,23 @@ from typing import Any
 import tyro
 
 import capsnet
-from capsnet import data, experiments, models, recipes, routing, weights
+from capsnet import data, experiments, models, recipes, routing, search, weights
 from capsnet._flags import (
     CompareArgs,
     EvaluateArgs,
     ExperimentArgs,
     ExploreArgs,
     ListArgs,
-    PredictArgs,
     ReproduceArgs,
+    SearchArgs,
     TrainArgs,
 )
 from capsnet._names import check_name
+from capsnet._talk import complain, one_line, print_columns, print_table, program, say
+from capsnet._using import ensemble_verb, export_verb, predict_verb
 from capsnet.explorer import explore
 from capsnet.inference import pick_device
-from capsnet.training import Interrupted
+from capsnet.training import Interrupted, distributed
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -46,15 +47,21 @@ def train(arguments: Sequence[str]) -> None:
     config = args.config
     if args.set:
         config = dataclasses.replace(config, model_options=config.model_options | parse_options(args.set))
+    told: dict[str, Any] = {key: getattr(args, key) for key in ("out", "resume", "device", "threads", "compile")}
     try:
         if args.folds is not None:
-            options: dict[str, Any] = {"out": args.out, "resume": args.resume}
-            result = capsnet.cross_validate(config, args.folds, **options, device=args.device, threads=args.threads)
+            result = capsnet.cross_validate(config, args.folds, **told)
+            if not distributed.speaks():
+                return None
             return say(f"\ncross-validation  {result}\neverything is in  {shown(result.folder)}")
-        result = capsnet.train(config, out=args.out, resume=args.resume, device=args.device, threads=args.threads)
+        result = capsnet.train(config, **told)
     except Interrupted as stop:
+        if not distributed.speaks():
+            sys.exit(130)
         again = "auto" if args.folds is not None else str(stop.folder)
         return complain(f"stopped; go on with\n  {resume_command(arguments, again)}", 130)
+    if not distributed.speaks():
+        return None
     folder = shown(result.folder)
     say(f"\ntest accuracy  {result.test.accuracy}")
     say(f"everything is in  {folder}  (start with README.md and figures/)\n")
@@ -67,14 +74,6 @@ def train(arguments: Sequence[str]) -> None:
     if config.tensorboard:
         say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
     return None
-
-
-def program(name: str) -> str:
-    """How to call a command of this environment from where the user is: by its path unless it is found without."""
-    here = Path(sys.executable).parent / name
-    if not here.exists() or shutil.which(name) == str(here):
-        return name
-    return shlex.quote(os.path.relpath(here) if here.is_relative_to(os.getcwd()) else str(here))
 
 
 def shown(folder: Path) -> str:
@@ -117,28 +116,29 @@ def evaluate(arguments: Sequence[str]) -> None:
     return None
 
 
-def predict(arguments: Sequence[str]) -> None:
-    args = tyro.cli(PredictArgs, args=arguments, prog="capsnet predict")
-    if not args.images:
-        raise ValueError("name at least one image file: capsnet predict IMAGE... --model MODEL")
-    model = capsnet.load(args.model)
-    problems = 0
-    for path in args.images:
-        try:
-            answer = capsnet.predict(path, model)[0]
-        except (ValueError, OSError) as error:  # the other pictures still get their answers
-            problems += 1
-            print(f"capsnet: {one_line(error)}", file=sys.stderr)
-            continue
-        if args.json:
-            say(json.dumps({"image": path, "class": answer.label, "length": answer.length, "lengths": answer.lengths}))
-        else:
-            second = sorted(answer.lengths.items(), key=lambda pair: -pair[1])[1:2]
-            rest = "".join(f"   next: {name} ({value:.2f})" for name, value in second)
-            doubt = "" if answer.length >= 0.5 else ", not sure"
-            say(f"{path}: {answer.label}   (length {answer.length:.2f}{doubt}){rest}")
-    if problems:
-        sys.exit(2)
+def search_(arguments: Sequence[str]) -> None:
+    if not arguments or "--spaces" in arguments:
+        say("usage: capsnet search RECIPE --space NAME --trials N [flags]\n\nspaces:")
+        return print_table(search.list_spaces(), search.describe)
+    args = tyro.cli(SearchArgs, args=arguments, prog="capsnet search")
+    options = {key: value for key, value in vars(args).items() if key != "recipe"}
+    try:
+        name = args.recipe
+        found = search.search(capsnet.read_config(name) if name.endswith(".json") else name, **options)
+    except (Interrupted, KeyboardInterrupt):
+        again = f"{program('capsnet')} {shlex.join(['search', *arguments])}"
+        return complain(f"stopped; finished trials are kept, go on with\n  {again}", 130)
+    say("")
+    print_columns(found.table)
+    say(f"\nbest: trial {found.trial}, validation accuracy {found.score:.2%} (what it was chosen by)")
+    if found.finished < found.wanted:
+        say(f"time was over after {found.finished} of {found.wanted} trials; the same command goes on")
+    if found.verdict is not None:
+        say(str(found.verdict))
+    elif args.seeds and found.own:
+        say("The recipe's own values were the best: there is nothing to compare.")
+    say(f"everything is in  {shown(found.folder)}  (start with README.md)\n\ntry next:")
+    return say(f"  {program('capsnet')} train {shown(found.folder / 'best.json')}       # test it, once")
 
 
 def reproduce_(arguments: Sequence[str]) -> None:
@@ -230,7 +230,10 @@ def shipped_summary(name: str) -> str:
 VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "train": (train, "train a model by a recipe"),
     "evaluate": (evaluate, "test a trained model on a data set"),
-    "predict": (predict, "say what is on a picture"),
+    "predict": (predict_verb, "say what is on a picture"),
+    "ensemble": (ensemble_verb, "several trained models as one"),
+    "export": (export_verb, "a trained model as one ONNX file"),
+    "search": (search_, "search for better settings of a recipe"),
     "reproduce": (reproduce_, "a table or figure of the literature, one command each"),
     "compare": (compare, "routings side by side on the same network and data"),
     "explore": (explore_, "draw a digit and turn the knobs of its capsules, in the browser"),
@@ -251,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("CAPSNET_DEBUG"):
             raise
-        complain(one_line(error), 2)
+        complain(distributed.signature() + one_line(error), 2)
 
 
 def dispatch(arguments: Sequence[str]) -> None:
@@ -277,29 +280,3 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             options[key.replace("-", "_")] = value
     return options
-
-
-def print_table(names: Any, describe: Callable[[str], str]) -> None:
-    names = list(names)
-    width = max(map(len, names), default=0)
-    for name in names:
-        say(f"  {name:<{width}}  {describe(name)}")
-
-
-def print_columns(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    for row in rows:
-        say("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def complain(message: str, code: int) -> None:
-    print(f"capsnet: {message}", file=sys.stderr)
-    sys.exit(code)

@@ -1,9 +1,11 @@
 """What must not happen: strangers' pages, huge and broken files, paths from outside, bytes left on the disk."""
 
+import copy
 import io
 import json
 import os
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,16 +13,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from starlette.testclient import TestClient
 
+from capsnet.data import Preprocess
+from capsnet.data._pixels import read_pixels
 from capsnet.explorer import create_app
 from capsnet.explorer._safety import COOKIE, HEADERS, LARGEST, POLICY
+from capsnet.explorer._studio import WAITING, Studio
 from capsnet.models import Model
 
 from .conftest import HOME, SHIPPED, wire
 
 Refuse = Callable[..., str]
+STROKE = np.pad(np.full((40, 6), 255, np.uint8), ((12, 12), (29, 29)))
 BLANK = wire(np.zeros((28, 28), np.uint8))
 
 
@@ -300,3 +307,87 @@ def test_nothing_is_written(
         assert client.post(f"/api/{path}", json=body).status_code == 200
     assert written == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/api/classify", "/api/see", "/api/v1/predict"])
+def test_many_unknown_fields_are_one_error(client: TestClient, path: str) -> None:
+    body = {"model": SHIPPED, "seen": BLANK, **{f"x{n}": 0 for n in range(100_000)}}
+    content = json.dumps(body)
+    start = time.process_time()
+    response = client.post(path, content=content, headers={"content-type": "application/json"})
+    took = time.process_time() - start
+    assert response.status_code == 422
+    assert "at most 20 fields" in response.json()["error"]
+    assert took < 0.2 + parsing(content)
+
+
+def parsing(content: str) -> float:
+    start = time.process_time()
+    json.loads(content)
+    return time.process_time() - start
+
+
+def test_long_and_narrow_pictures_are_reduced(client: TestClient) -> None:
+    """As many times the frame as the shape asks for would be gigabytes."""
+    for size in ((20_000, 20), (20, 20_000), (60_000, 2)):
+        content = png(Image.new("RGBA", size, (200, 100, 50, 255)))
+        response = client.post("/api/upload?model=colour&centre=false", content=content)
+        assert response.status_code == 200, response.text
+    prepare = Preprocess(style="plain", fit="pad", channels=3)
+    assert prepare._enough(Image.new("RGBA", (200_000, 20))) == 4096
+    assert prepare._enough(Image.new("RGB", (4000, 3000))) == 150
+    assert max(read_pixels(Image.new("RGBA", (20_000, 20)), enough=4096).shape) < 2 * 4096
+
+
+def test_sixteen_bits_are_reduced_too() -> None:
+    levels = np.full((600, 900), 200, np.uint16)
+    levels[:, 450:] = 65535
+    for image in (Image.fromarray(levels), Image.fromarray(levels.astype(np.int32)), Image.fromarray(levels / 65535)):
+        small = read_pixels(image, enough=100)
+        assert small.shape == (67, 100, 3)
+        np.testing.assert_allclose(small[30, [10, 90], 0], [200 / 65535, 1], atol=1e-6)
+
+
+def studio_of(client: TestClient) -> Studio:
+    app: Any = client.app
+    return app.state.studio
+
+
+def test_uploads_are_decoded_one_at_a_time(client: TestClient) -> None:
+    assert client.post(f"/api/upload?model={SHIPPED}&centre=false", content=png(Image.new("L", (30, 30), 9))).is_success
+    assert studio_of(client)._workers["upload"]._max_workers == 1
+
+
+@pytest.mark.parametrize("lane", ["slow", "quick", "upload"])
+def test_beyond_a_number_of_waiting_questions_it_says_so(client: TestClient, lane: str) -> None:
+    inside, full = studio_of(client)._inside, WAITING[lane]
+    before, inside[lane] = inside[lane], full
+    try:
+        response = {
+            "slow": lambda: client.get("/api/models"),
+            "quick": lambda: client.post("/api/decode", json={"model": SHIPPED, "poses": [[0.0] * 16], "classes": [1]}),
+            "upload": lambda: client.post(f"/api/upload?model={SHIPPED}", content=b""),
+        }[lane]()
+    finally:
+        inside[lane] = before
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert "waiting" in response.json()["error"]
+    assert set(inside.values()) == {0}
+
+
+def test_a_network_that_answers_nan_is_explained(shipped: Model) -> None:
+    broken = copy.deepcopy(shipped)
+    with torch.no_grad():
+        for parameter in broken.parameters():
+            parameter.fill_(float("nan"))
+    broken.card = {"data": "svhn"}
+    with TestClient(create_app({"broken": broken}), base_url=HOME, raise_server_exceptions=False) as client:
+        ask = {"model": "broken", "seen": BLANK}
+        for response in (
+            client.post("/api/classify", json=ask),
+            client.post("/api/trace", json=ask),
+            client.post("/api/votes", json=ask | {"class": 3}),
+            client.post("/api/v1/predict", json=wire(STROKE)),
+        ):
+            assert response.status_code == 422, response.text
+            assert response.json()["error"] == "the network's answer is not a number"

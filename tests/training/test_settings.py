@@ -81,9 +81,9 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
     seen: list[tuple] = []
     real = loop.train_step
 
-    def spy(config, state, batch, weights, total, here):
+    def spy(config, state, batch, *more):
         seen.append((batch.images.clone(), batch.targets.clone()))
-        return real(config, state, batch, weights, total, here)
+        return real(config, state, batch, *more)
 
     labelled: list[bool] = []
     forward = capsnet.models.CapsNet.forward

@@ -3,6 +3,7 @@
 `load("mnist", "train")` gives a `Dataset`, `batches(dataset, 128, shuffle=True, augment=Augment(shift=2))` an epoch.
 """
 
+from ._listing import images_in
 from ._registry import canonical, describe, list_datasets, load, options_of, register, splits_of, with_options
 from .augment import Augment
 from .base import ArrayDataset, Batch, BatchTransform, Dataset, Sources, Subset, batch_indices, batches, num_batches
@@ -42,6 +43,7 @@ __all__ = [
     "expanded_mnist",
     "fashion_mnist",
     "folder",
+    "images_in",
     "list_datasets",
     "load",
     "mnist",

@@ -80,7 +80,7 @@ def _read(
     colour, digests, reasons = np.zeros(count, dtype=bool), [""] * count, [""] * count
 
     def read_one(i: int) -> None:
-        path = folder / items[i].name
+        path = folder.absolute() / items[i].name  # a name that begins with ~ is nobody's home
         try:
             data = path.read_bytes()
             if not data:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from capsnet._files import expanded
+
 from ._cache import cache_dir
 from .mnist import _what
 
@@ -36,7 +38,7 @@ class Remote:
 def named_folder(path: str | Path | None, variable: str) -> Path | None:
     """The folder (or file) that the caller or the environment variable names, if either does."""
     chosen = path if path is not None else os.environ.get(variable) or None
-    return None if chosen is None else Path(chosen).expanduser()
+    return None if chosen is None else expanded(chosen)
 
 
 def find_or_fetch(

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from capsnet._files import expanded
+
 log = logging.getLogger("capsnet")
 
 _USUAL = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".dib", ".gif", ".tif", ".tiff"))
@@ -100,6 +102,15 @@ def visible_folders(folder: Path) -> list[Path]:
     """Sub-folders that a person made: not hidden, and not the shadow that macOS puts into archives."""
     found = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".") and p.name != "__MACOSX"]
     return sorted(found, key=lambda p: natural(p.name))
+
+
+def images_in(folder: str | Path) -> list[Path]:
+    """All images below a folder, by their names' endings, in an order that only depends on the names."""
+    root = expanded(folder)
+    found = sorted(_images_under(root), key=lambda path: natural(path.relative_to(root).as_posix()))
+    if not found:
+        raise ValueError(f"{folder}: expected images, found {_what(root)}")
+    return [path.absolute() if str(path).startswith("~") else path for path in found]  # a name, nobody's home
 
 
 def _images_under(folder: Path) -> Iterator[Path]:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from capsnet._files import expanded
+
 ImageLike: TypeAlias = str | Path | Image.Image | NDArray
 Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
 
@@ -38,7 +40,7 @@ def read_pixels(image: ImageLike, *, enough: int | None = None) -> Pixels:
     if isinstance(image, np.ndarray):
         return _from_array(image, name)
     if isinstance(image, str | Path):
-        path = Path(image).expanduser()
+        path = expanded(image)
         if not path.is_file():
             found = "a folder" if path.is_dir() else "nothing"
             raise FileNotFoundError(f"{path}: expected an image file, found {found}")
@@ -73,13 +75,28 @@ def _decode(image: Image.Image, enough: int | None) -> Pixels:
     if enough is not None:
         image.draft("RGB", (enough, enough))  # lets a JPEG decode at 1/2, 1/4 or 1/8; others ignore it
     upright = ImageOps.exif_transpose(image)
+    factors = _factors(upright.size, enough)
     if upright.mode in _DEEP:
-        return _grey(_scaled(np.asarray(upright)))
+        return _deep(np.asarray(upright), factors)
     transparent = "A" in upright.getbands() or "a" in upright.getbands() or "transparency" in upright.info
     flat = upright.convert("RGBA" if transparent else "RGB")
-    if enough is not None and (factor := max(flat.size) // enough) > 1:
-        flat = flat.reduce(factor)
+    if max(factors) > 1:
+        flat = flat.reduce(factors)
     return _opaque(np.asarray(flat, dtype=np.float32) / np.float32(255))
+
+
+def _factors(size: tuple[int, int], enough: int | None) -> tuple[int, int]:
+    """By how much each side can be reduced. The shorter side keeps two pixels, if it has them, whatever the shape."""
+    factor = 1 if enough is None else max(size) // enough
+    return max(1, min(factor, size[0] // 2)), max(1, min(factor, size[1] // 2))
+
+
+def _deep(values: NDArray, factors: tuple[int, int]) -> Pixels:
+    """Grey levels that do not fit 8 bits. Their range is that of all pixels: an average may be far below the most."""
+    limit = _limit(values)
+    if max(factors) > 1:
+        values = np.asarray(Image.fromarray(values.astype(np.float32)).reduce(factors))
+    return _grey((values / limit).astype(np.float32))
 
 
 def _from_array(array: NDArray, name: str) -> Pixels:
@@ -99,11 +116,14 @@ def _from_array(array: NDArray, name: str) -> Pixels:
 
 
 def _scaled(values: NDArray) -> NDArray[np.float32]:
-    """Map stored grey levels to [0, 1]: by the type where it tells the range, else by the smallest usual range."""
-    if values.dtype == np.bool_:
-        return values.astype(np.float32)
+    """Map stored grey levels to [0, 1]."""
+    return values.astype(np.float32) if values.dtype == np.bool_ else (values / _limit(values)).astype(np.float32)
+
+
+def _limit(values: NDArray) -> float:
+    """What is white: by the type where it tells the range, else by the smallest usual range."""
     if values.dtype in (np.uint8, np.uint16):
-        return (values / np.iinfo(values.dtype).max).astype(np.float32)
+        return float(np.iinfo(values.dtype).max)
     if values.dtype.kind not in "iuf":
         raise ValueError(f"expected numbers, found {values.dtype}")
     if not np.isfinite(values).all():
@@ -113,8 +133,8 @@ def _scaled(values: NDArray) -> NDArray[np.float32]:
     if low < 0 or limit is None:
         raise ValueError(f"pixels must lie in 0..1, 0..255 or 0..65535, found {low:g}..{high:g}")
     if values.dtype.kind != "f" and limit == 1.0:
-        limit = 255.0  # integers 0 and 1 are two very dark greys, unless the type says bool
-    return (values / limit).astype(np.float32)
+        return 255.0  # integers 0 and 1 are two very dark greys, unless the type says bool
+    return limit
 
 
 def _grey(values: NDArray[np.float32]) -> Pixels:

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from capsnet._files import expanded
 from capsnet._names import check_name
 
 from .base import Dataset
@@ -91,7 +92,7 @@ def canonical(spec: str) -> str:
     """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
     name, entry = _find(spec)
     path, options = _parse(spec, entry)
-    words = ([str(Path(path).expanduser().resolve())] if path else []) + [f"{k}={v}" for k, v in options.items()]
+    words = ([str(expanded(path).resolve())] if path else []) + [f"{k}={v}" for k, v in options.items()]
     return f"{name}:{','.join(words)}" if words else name
 
 
@@ -113,7 +114,7 @@ def load(spec: str, split: str = "train") -> Dataset:
         if entry.path == "required":
             raise ValueError(f"{name} needs a path: write {name}:PATH")
         return entry.loader(split, **options)
-    return entry.loader(split, _existing(Path(path).expanduser()), **options)
+    return entry.loader(split, _existing(expanded(path)), **options)
 
 
 def _find(spec: str) -> tuple[str, Entry]:
@@ -130,7 +131,7 @@ def _parse(spec: str, entry: Entry) -> tuple[str, dict[str, str]]:
     while rest and entry.options:
         before, comma, last = rest.rpartition(",")
         key, equals, value = last.partition("=")
-        is_path = entry.path != "none" and Path(rest).expanduser().exists()
+        is_path = entry.path != "none" and expanded(rest).exists()
         if not equals or not re.fullmatch(r"[a-z_]+", key) or (key not in entry.options and is_path):
             break
         check_name(f"option of {name}", key, entry.options)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from capsnet._files import expanded
 from capsnet._names import check_name
 
 from . import keyed
@@ -65,7 +66,7 @@ def folder(
     if path is None:
         raise ValueError("folder needs the path of a folder with one sub-folder per class, or of a CSV file")
     _check_shares(validation, test, folds, fold)
-    source = Path(path).expanduser()
+    source = expanded(path)
     listing = _list(source)
     data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source))
     examples = _examples(source, listing, data)

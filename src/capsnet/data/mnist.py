@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from capsnet._files import expanded
 from capsnet._names import check_name
 
 from . import keyed
@@ -64,7 +65,7 @@ def mnist(
         images, labels = _packaged(f"{part}-images-idx3-ubyte"), _packaged(f"{part}-labels-idx1-ubyte")
         classes = 10
     else:
-        folder = Path(folder).expanduser()
+        folder = expanded(folder)
         images, labels = _from_folder(folder, part)
         # the training labels say how many classes there are, whatever happens to occur in the other file
         classes = 1 + int((labels if part == "train" else _from_folder(folder, "train")[1]).max())

@@ -16,6 +16,8 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from capsnet._files import expanded
+
 from ._frame import BOX, frame_ink
 from ._ink import WORK, find_ink
 from ._pixels import ImageLike, Pixels, name_of, read_pixels, resize
@@ -24,6 +26,7 @@ Side = Annotated[int, Field(ge=8, le=4096)]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]
 
 LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R 601, as Pillow
+_LONGEST = 4096  # pixels: beyond, a long and narrow picture is reduced even if its shorter side has none to spare
 _SPARE = 4  # a large picture is first brought down to this many times the frame, by cheap averaging
 
 
@@ -97,7 +100,10 @@ class Preprocess(BaseModel):
         A phone's 12 megapixels for a frame of 64x64 are decoded 20 times faster so, and take a tenth of the memory.
         """
         size = _size_of(image)
-        return None if size is None else -(-_SPARE * max(self.height, self.width) * max(size) // min(size))
+        if size is None:
+            return None
+        shorter = _SPARE * max(self.height, self.width)
+        return min(-(-shorter * max(size) // min(size)), max(shorter, _LONGEST))
 
 
 def _size_of(image: ImageLike) -> tuple[int, int] | None:
@@ -106,7 +112,7 @@ def _size_of(image: ImageLike) -> tuple[int, int] | None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-                with Image.open(Path(image).expanduser()) as opened:
+                with Image.open(expanded(image)) as opened:
                     size = opened.size
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             return None

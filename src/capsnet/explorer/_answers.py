@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from capsnet.explorer._gallery import place
-from capsnet.explorer._pictures import quantise, see, tiled, to_bytes, to_input, to_wire
+from capsnet.explorer._pictures import preparation, quantise, see, tiled, to_bytes, to_input, to_wire
 from capsnet.explorer._rerouting import replacements, reroute, routing_of
 from capsnet.explorer._studio import Exhibit, Studio
 from capsnet.explorer._wire import Decode, Pair, Question, See, Sweep
@@ -34,6 +34,7 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
         "parameters": model.num_parameters(),
         "image_size": list(model.image_size),
         "channels": model.in_channels,
+        "style": preparation(model, centre=True).style,
         "classes": list(model.class_names),
         "dims": pose_dims(model),
         "decoder": getattr(model, "decoder", None) is not None,

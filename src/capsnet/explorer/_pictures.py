@@ -81,7 +81,7 @@ def tiled(pictures: Bytes) -> Bytes:
 
 def see(picture: Bytes, model: Model, centre: bool) -> tuple[Bytes, bool]:
     """What the network gets to see of a drawing, and whether there is nothing on it."""
-    prepare = _preparation(model, centre)
+    prepare = preparation(model, centre)
     if prepare.style == "digit" and min(picture.shape[:2]) < LEAST_SIDE:
         height, width = picture.shape[:2]
         raise ValueError(f"a digit needs at least {LEAST_SIDE} x {LEAST_SIDE} pixels, image has {width} x {height}")
@@ -112,10 +112,11 @@ def read_upload(content: bytes, model: Model, centre: bool) -> Bytes:
         if image.width * image.height > MOST_PIXELS:
             size = f"{image.width} x {image.height}"
             raise ValueError(f"the picture is too large: {size}, at most {MOST_PIXELS:,} pixels are taken")
-        return quantise(_preparation(model, centre)(image))
+        return quantise(preparation(model, centre)(image))
 
 
-def _preparation(model: Model, centre: bool) -> Preprocess:
+def preparation(model: Model, centre: bool) -> Preprocess:
+    """How pictures are prepared for a model: in its own way, or as they are."""
     if centre:
         own = preprocessing_of(model)
         assert isinstance(own, Preprocess)

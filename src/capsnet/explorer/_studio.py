@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from fastapi import Response
+from fastapi import HTTPException, Response
 
 from capsnet import profiles, weights
 from capsnet.explorer._gallery import Gallery, Missing
 from capsnet.explorer._pictures import see
 from capsnet.inference import evaluating
-from capsnet.models import Model, TextModel
+from capsnet.models import Model
 from capsnet.profiles import Profile
 
 log = logging.getLogger(__name__)
+WAITING = {"slow": 256, "quick": 256, "upload": 32}  # questions of each lane at most: beyond, come back later
+NOT_A_NUMBER = "the network's answer is not a number"
 MEASURED = 1000  # examples that the profile of somebody's own model is made from
 
 
@@ -49,6 +51,7 @@ class Studio:
             name: Exhibit(name, _checked(name, model).eval(), _profile(name, model)) for name, model in models.items()
         }
         self._workers: dict[str, ThreadPoolExecutor] = {}
+        self._inside = dict.fromkeys(WAITING, 0)  # questions that wait or are being answered, by lane
         self._preparing: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -58,13 +61,20 @@ class Studio:
             raise Missing(f"there is no model {name[:60]!r} here; there are {', '.join(self.exhibits)}")
         return self.exhibits[name]
 
-    async def answer(self, compute: Callable[..., dict[str, Any]], *arguments: Any, quick: bool = False) -> Response:
+    async def answer(self, compute: Callable[..., dict[str, Any]], *arguments: Any, lane: str = "slow") -> Response:
         """Compute an answer and write it as JSON, both in a worker.
 
-        What is ``quick`` has a worker of its own, so that a slider never waits for other people's strokes.
+        What is "quick" has a worker of its own, so that a slider never waits for other people's strokes; an "upload"
+        too, because a large picture takes much memory while it is decoded: one at a time.
         """
-        workers = self._lane("quick", 1) if quick else self._lane("slow", max(2, min(4, os.cpu_count() or 2)))
-        return await asyncio.get_running_loop().run_in_executor(workers, _respond, compute, arguments)
+        if self._inside[lane] >= WAITING[lane]:
+            raise HTTPException(503, "too many questions are waiting: try again in a second", {"Retry-After": "1"})
+        workers = self._lane(lane, max(2, min(4, os.cpu_count() or 2)) if lane == "slow" else 1)
+        self._inside[lane] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(workers, _respond, compute, arguments)
+        finally:
+            self._inside[lane] -= 1
 
     def _lane(self, name: str, size: int) -> ThreadPoolExecutor:
         if name not in self._workers:  # only the event loop asks, so nobody else is making it
@@ -117,7 +127,7 @@ def load_models(sources: Sequence[str | Path] = ()) -> dict[str, Model]:
     shipped = weights.list_weights()
     if not sources:
         loaded = {name: weights.load(name) for name in shipped}
-        return {name: model for name, model in loaded.items() if not isinstance(model, TextModel)}
+        return {name: model for name, model in loaded.items() if not model.takes_texts}
     models: dict[str, Model] = {}
     for source in map(str, sources):
         model = _checked(source, weights.load(source))
@@ -146,7 +156,7 @@ def _profile(name: str, model: Model) -> Profile | None:
 
 
 def _checked(name: str, model: Model) -> Model:
-    if isinstance(model, TextModel):
+    if model.takes_texts:
         raise ValueError(f"{name} takes texts: the explorer shows models of pictures")
     if model.in_channels not in (1, 3):
         raise ValueError(f"{name} takes {model.in_channels} channels: no picture has that many")
@@ -163,6 +173,18 @@ def _warm_up(model: Model) -> None:
 
 
 def _respond(compute: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> Response:
-    with torch.inference_mode():
-        answer = compute(*arguments)
-    return Response(json.dumps(answer, allow_nan=False, separators=(",", ":")), media_type="application/json")
+    try:
+        with torch.inference_mode():
+            answer = compute(*arguments)
+    except np.linalg.LinAlgError:  # of the plane of the votes
+        raise ValueError(NOT_A_NUMBER) from None
+    return write(answer)
+
+
+def write(answer: dict[str, Any]) -> Response:
+    """An answer as JSON, which knows no NaN: a network whose training went wrong answers nothing else."""
+    try:
+        text = json.dumps(answer, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        raise ValueError(NOT_A_NUMBER) from None
+    return Response(text, media_type="application/json")

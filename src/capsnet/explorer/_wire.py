@@ -4,13 +4,15 @@ Validation is strict: no number from a string, no unknown field, no NaN. The ans
 schema and its tests; they are written as plain JSON without being validated again.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 SIDE = 1024  # pixels: the largest canvas
 DECODED = 16  # pictures per call
 SHIFT = 12  # pixels that a digit of a pair may be moved
+FIELDS = 20  # of an object: more than any question has
 BASE64 = 4 * -(-SIDE * SIDE * 3 // 3)  # characters of the largest picture
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -25,6 +27,15 @@ class Wire(BaseModel):
     """Strict in all that comes in."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def few_fields(cls, value: Any) -> Any:
+        """An error for each of a hundred thousand unknown fields would keep all visitors waiting."""
+        if isinstance(value, dict) and len(value) > FIELDS:
+            told = {"most": FIELDS, "found": len(value)}
+            raise PydanticCustomError("too_many_fields", "At most {most} fields are taken, found {found}", told)
+        return value
 
 
 class Pixels(Wire):
@@ -112,6 +123,7 @@ class ModelInfo(Answer):
     parameters: int
     image_size: list[int]
     channels: int
+    style: Literal["digit", "plain"]
     classes: list[str]
     dims: int | None
     decoder: bool

@@ -15,10 +15,11 @@ from capsnet.explorer._pictures import read_upload, to_wire
 from capsnet.explorer._problems import explain_problems
 from capsnet.explorer._safety import Safety
 from capsnet.explorer._studio import Studio
+from capsnet.explorer._v1 import add_v1
 from capsnet.models import Model
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    code: {"model": _wire.Problem} for code in (400, 401, 403, 404, 405, 413, 415, 422)
+    code: {"model": _wire.Problem} for code in (400, 401, 403, 404, 405, 413, 415, 422, 503)
 }
 ANY_FILE = {"requestBody": {"required": True, "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
 ModelName = Annotated[str, Query(min_length=1, max_length=200)]
@@ -69,6 +70,7 @@ def create_app(models: Mapping[str, Model], *, token: str | None = None, host: s
     explain_problems(app)
     _add_questions(app, studio)
     _add_pictures(app, studio)
+    add_v1(app, studio)
     assets = Assets()
     app.mount("/static", assets, name="static")
 
@@ -97,7 +99,7 @@ def _add_questions(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/decode", response_model=_wire.Decoded, dependencies=json)
     async def decode(ask: _wire.Decode) -> Response:
-        return await studio.answer(_answers.decode, studio.find(ask.model), ask, quick=True)
+        return await studio.answer(_answers.decode, studio.find(ask.model), ask, lane="quick")
 
     @app.post("/api/sweep", response_model=_wire.Swept, dependencies=json)
     async def sweep(ask: _wire.Sweep) -> Response:
@@ -122,7 +124,9 @@ def _add_pictures(app: FastAPI, studio: Studio) -> None:
     @app.post("/api/upload", response_model=_wire.Uploaded, openapi_extra=ANY_FILE)
     async def upload(request: Request, model: ModelName, centre: bool = True) -> Response:
         exhibit, content = studio.find(model), await request.body()
-        return await studio.answer(lambda: {"seen": to_wire(read_upload(content, exhibit.model, centre))})
+        return await studio.answer(
+            lambda: {"seen": to_wire(read_upload(content, exhibit.model, centre))}, lane="upload"
+        )
 
     @app.get("/api/gallery", response_model=_wire.GalleryPage)
     async def gallery(

@@ -5,6 +5,7 @@ from capsnet.models.base import Loss, Model, Output
 from capsnet.models.capsnet import CapsNet
 from capsnet.models.cnn import CNN
 from capsnet.models.efficient import EfficientCapsNet
+from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
 from capsnet.models.matrix import MatrixCapsNet
 from capsnet.models.text import TextCapsNet, TextCNN, TextModel
@@ -18,7 +19,9 @@ register(
     primary_types=8,
     decoder_widths=(256, 512),
 )
-register("baseline-cnn", CNN, "the paper's baseline: three 5x5 convolutions without pooling, 35.4 M parameters")
+register(
+    "baseline-cnn", CNN, "the paper's baseline: three 5x5 convolutions without pooling, 35.4 M parameters", init="he"
+)
 register(
     "cnn-small",
     CNN,
@@ -51,6 +54,7 @@ __all__ = [
     "CNN",
     "CapsNet",
     "EfficientCapsNet",
+    "Ensemble",
     "ImageCapsNet",
     "Loss",
     "MatrixCapsNet",
@@ -63,5 +67,6 @@ __all__ = [
     "describe",
     "list_models",
     "model_options",
+    "rebuild",
     "register",
 ]

@@ -18,11 +18,12 @@ class Entry(NamedTuple):
 
 
 _MODELS: dict[str, Entry] = {}
+ENSEMBLE = "ensemble"  # in a config, in the place of a registered name: it has members where others have options
 
 
 def register(name: str, build: type[Model], summary: str, **defaults: Any) -> None:
     """Make a model known: a class under a name, with other defaults if given."""
-    if name in _MODELS:
+    if name in (*_MODELS, ENSEMBLE):
         raise ValueError(f"a model named {name!r} is registered already")
     _MODELS[name] = Entry(build, defaults, summary)
 
@@ -34,7 +35,7 @@ def list_models() -> list[str]:
 
 def describe(name: str) -> str:
     """One line about a model."""
-    return _find(name).summary
+    return "several trained networks that answer as one" if name == ENSEMBLE else _find(name).summary
 
 
 def model_options(name: str) -> dict[str, Any]:

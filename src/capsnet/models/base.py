@@ -37,6 +37,8 @@ class Model(nn.Module):
     the weights come from) travel with the weights, so that a file can be used by somebody who has nothing else.
     """
 
+    takes_texts = False  # word numbers (B, L) instead of images
+
     def __init__(self, image_size: tuple[Count, Count], in_channels: Count, num_classes: Count) -> None:
         super().__init__()
         height, width = image_size

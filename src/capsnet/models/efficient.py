@@ -84,7 +84,7 @@ class EfficientCapsNet(DecodingModel):
         self.check_images(images)
         maps = self.features[0](images).contiguous(memory_format=torch.channels_last)  # faster
         whole = self.depthwise(self.features[1:](maps))  # (B, C, 1, 1)
-        children, act = self.squash(whole.reshape(len(images), -1, self.primary_dim))  # (B, I, 8)
+        children, act = self.squash(whole.reshape(images.shape[0], -1, self.primary_dim))  # (B, I, 8)
         return self.answer(self.classes(children, act if self.separate else None, trace=trace), labels)
 
 

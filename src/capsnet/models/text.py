@@ -46,6 +46,8 @@ class TextModel(Model):
     weights in ``preprocessing``.
     """
 
+    takes_texts = True
+
     def __init__(
         self,
         image_size: tuple[Count, Count],

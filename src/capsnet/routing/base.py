@@ -22,7 +22,7 @@ them, and left out they are neutral.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -183,7 +183,7 @@ def couple(logits: Tensor, edges: Tensor | None = None, *, leaky: bool = False) 
         return coupling[..., 1:] if leaky else coupling
     B, P, K, J = logits.shape
     child = edges.reshape(1, P * K).expand(B, -1)  # (B, P*K)
-    num_children = int(edges.max()) + 1
+    num_children = cast(int, edges.max().item()) + 1  # not int(): an exporter cannot see into that
     flat = logits.reshape(B, P * K, J)
     floor = 0.0 if leaky else -torch.inf
     peak = flat.new_full((B, num_children), floor).scatter_reduce(1, child, flat.detach().amax(-1), "amax")

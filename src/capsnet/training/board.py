@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from capsnet.data import Dataset
 from capsnet.inference import evaluating
 from capsnet.models import Model, Output
+from capsnet.training import distributed
 from capsnet.training.checkpoint import State
 from capsnet.training.config import TrainConfig
 
@@ -80,4 +81,4 @@ def add_graph(writer: Any, model: Model, images: Tensor) -> None:
 
 
 def open_board(folder: Path, state: State, config: TrainConfig, training: Dataset) -> Board:
-    return TensorBoard(folder, state, training) if config.tensorboard else Board()
+    return TensorBoard(folder, state, training) if config.tensorboard and distributed.main() else Board()

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from capsnet._files import write_atomically
 from capsnet.models import Model
+from capsnet.training import distributed
 from capsnet.training.config import TrainConfig
+from capsnet.training.objective import Objective
 from capsnet.training.optim import make_optimizer
 
 
@@ -26,7 +28,9 @@ class State:
     """Where a run stands. Randomness is keyed by (seed, epoch, example), so there is no generator to remember."""
 
     model: Model
+    objective: nn.Module  # the model and its loss, as all processes together call it
     optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler  # keeps small gradients above zero in fp16; idle otherwise
     average: AveragedModel | None
     epoch: int = 0  # epochs finished
     batch: int = 0  # batches of the current epoch done
@@ -38,16 +42,24 @@ class State:
     best_weights: dict[str, torch.Tensor] | None = None
 
     @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
     def tested(self) -> Model:
         """The model that gets evaluated: the average of the weights where there is one."""
         return self.model if self.average is None else self.average.module  # type: ignore[return-value]
 
 
-def new_state(config: TrainConfig, model: Model) -> State:
-    average = None
+def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> State:
+    objective = Objective(model, config.precision)
+    if compiled:
+        objective.compile()
+    together, average = distributed.parallel(objective), None  # all processes have the main one's weights from here on
     if config.ema is not None:
         average = AveragedModel(model, multi_avg_fn=moving_average(config.ema), use_buffers=True)
-    return State(model, make_optimizer(config, model), average)
+    scaler = torch.amp.GradScaler(next(model.parameters()).device.type, enabled=config.precision == "fp16")
+    return State(model, together, make_optimizer(config, model), scaler, average)
 
 
 def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor | int], None]:
@@ -76,12 +88,16 @@ _PLAIN = ("epoch", "batch", "step", "sums", "seen", "best_score", "best_epoch", 
 def save_checkpoint(state: State, path: str | Path) -> None:
     """Write the state whole or not at all; the checkpoint before it survives any failure.
 
-    A state with a weight that is no longer a number is not written either: the last good one stays.
+    A state with a weight that is no longer a number is not written either: the last good one stays. All processes have
+    the same state, so the main one writes it and any number of them can read it.
     """
     check_finite(state, path)
+    if not distributed.main():
+        return
     content: dict[str, Any] = {key: getattr(state, key) for key in _PLAIN}
     content["model"] = state.model.state_dict()
     content["optimizer"] = state.optimizer.state_dict()
+    content["scaler"] = state.scaler.state_dict()
     content["average"] = None if state.average is None else state.average.state_dict()
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -103,11 +119,16 @@ def kept_checkpoint(checkpoint: str | Path) -> str:
 
 
 def load_checkpoint(state: State, path: str | Path) -> None:
-    """Put a saved state into a fresh one of the same config. Loads tensors and plain values only, no code."""
+    """Put a saved state into a fresh one of the same config. Loads tensors and plain values only, no code.
+
+    The main process reads it and tells the others: on other machines there may be no such file.
+    """
+    saved = distributed.told(Path(path).read_bytes)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
         state.model.load_state_dict(content["model"])
         state.optimizer.load_state_dict(content["optimizer"])
+        state.scaler.load_state_dict(content.get("scaler", {}))  # older checkpoints have none
         if state.average is not None:
             state.average.load_state_dict(content["average"])
         for key in _PLAIN:

@@ -51,7 +51,11 @@ class TrainConfig:
     stop_at: float | None = None
     """End after the first epoch whose validation accuracy reaches this, e.g. 0.992; None runs all epochs."""
     batch_size: int = 128
-    """Images per step."""
+    """Images per step, over all processes together: more processes do not change what is learnt, only how fast."""
+    accumulate: int = 1
+    """Compute each step in so many parts, one after another, to fit the memory; the batch stays what it is."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Numbers to compute the network with while training; weights, losses and tests stay fp32."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam as in the paper, or with decoupled weight decay."""
     lr: float = 1e-3
@@ -82,9 +86,11 @@ class TrainConfig:
             raise ValueError(f"a recipe's name is letters, digits, '-', '_' and '.', got {self.recipe!r}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must lie between 0 and 2^32 - 1, got {self.seed}")
-        for name in ("epochs", "batch_size", "checkpoint_every"):
+        for name in ("epochs", "batch_size", "accumulate", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.accumulate > self.batch_size:
+            raise ValueError(f"a batch of {self.batch_size} cannot be computed in {self.accumulate} parts")
         if not 0 < self.lr < 10:
             raise ValueError(f"lr must lie between 0 and 10, got {self.lr}")
         if not 0 <= self.weight_decay < math.inf:

@@ -8,15 +8,17 @@ import dataclasses
 import json
 import shlex
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capsnet import data
 from capsnet._files import write_atomically
 from capsnet.metrics import Proportion, wilson_interval
+from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
 from capsnet.training.loop import train
-from capsnet.training.run import CONFIG, RESULTS, Run
+from capsnet.training.run import CONFIG, JOB, RESULTS, Run, begun_by, sign
 
 SUMMARY = "folds.json"
 
@@ -42,6 +44,7 @@ def cross_validate(
     resume: str = "no",
     device: str = "auto",
     threads: int | None = None,
+    compile: bool = False,
 ) -> Folds:
     """Train `folds` times, each time on all but one part of the data, and test on that part.
 
@@ -59,19 +62,40 @@ def cross_validate(
         foldable = [n for n in data.list_datasets() if {"folds", "fold"} <= set(data.options_of(n))]
         raise ValueError(f"{name} has its own test split: cross-validation is for {', '.join(foldable)}")
     folder = Path(out) if out is not None else Path("runs") / config.recipe / f"{folds}-folds-{config.seed}"
-    if resume == "no" and folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"cannot train in {folder}: it is not empty; choose another --out, or --resume auto to go on")
-    finished: list[dict[str, Any]] = []
-    for fold in range(folds):
-        spec = data.canonical(data.with_options(config.data, folds=folds, fold=fold))
-        part = dataclasses.replace(config, data=spec)
-        here = folder / f"fold-{fold}"
-        if not Run(here).finished:
-            train(part, out=here, resume="auto", device=device, threads=threads)
-        elif read_config(here / CONFIG) != part:
-            raise ValueError(f"{here} is finished with another configuration: choose another --out")
-        finished.append(json.loads((here / RESULTS).read_text()))
-    return _summarise(folder, config, finished)
+    with distributed.joined(device):
+        job = distributed.job()
+        if distributed.told(lambda: resume == "no" and not _is_free(folder, job)):
+            raise ValueError(f"cannot train in {folder}: it is not empty; choose another --out, or --resume auto")
+        distributed.told(lambda: _begin(folder, job))
+        finished: list[dict[str, Any]] = []
+        for fold in range(folds):
+            spec = data.canonical(data.with_options(config.data, folds=folds, fold=fold))
+            part, here = dataclasses.replace(config, data=spec), folder / f"fold-{fold}"
+            results = distributed.told(partial(_results, here, part))
+            if results is None:
+                train(part, out=here, resume="auto", device=device, threads=threads, compile=compile)
+                results = distributed.told(partial(_results, here, part))
+            finished.append(results or {})
+        return distributed.told(lambda: _summarise(folder, config, finished))
+
+
+def _is_free(folder: Path, job: distributed.Job) -> bool:
+    return begun_by(job, folder) or not (folder.is_dir() and any(folder.iterdir()))
+
+
+def _begin(folder: Path, job: distributed.Job) -> None:
+    if job.names:
+        folder.mkdir(parents=True, exist_ok=True)
+        sign(job, folder)
+
+
+def _results(here: Path, part: TrainConfig) -> dict[str, Any] | None:
+    """What came out of a fold, or None if it is not finished."""
+    if not Run(here).finished:
+        return None
+    if read_config(here / CONFIG) != part:
+        raise ValueError(f"{here} is finished with another configuration: choose another --out")
+    return json.loads((here / RESULTS).read_text())
 
 
 def _summarise(folder: Path, config: TrainConfig, finished: list[dict[str, Any]]) -> Folds:
@@ -99,4 +123,5 @@ def _summarise(folder: Path, config: TrainConfig, finished: list[dict[str, Any]]
         "",
     ]
     write_atomically(folder / "README.md", "\n".join(lines))
+    (folder / JOB).unlink(missing_ok=True)
     return result

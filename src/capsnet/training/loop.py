@@ -19,10 +19,10 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
 from capsnet.data import Batch, Dataset
-from capsnet.inference import Evaluation, check_kind, evaluate, pick_device
-from capsnet.models import Model, create_model, model_options
-from capsnet.training import board, run
-from capsnet.training.balance import class_weights, example_weights
+from capsnet.inference import Evaluation
+from capsnet.models import Model
+from capsnet.training import board, distributed, run
+from capsnet.training.balance import class_weights
 from capsnet.training.checkpoint import (
     Diverged,
     State,
@@ -33,10 +33,13 @@ from capsnet.training.checkpoint import (
     save_checkpoint,
 )
 from capsnet.training.config import TrainConfig, check_config
+from capsnet.training.distributed import evaluate
+from capsnet.training.objective import Piece, backward, explained, own_piece
 from capsnet.training.optim import learning_rate
+from capsnet.training.prepare import build, first, load_splits
 from capsnet.training.report import report
-from capsnet.weights import transfer
 
+__all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "train", "train_step"]
 log = logging.getLogger("capsnet")
 RECORD_EVERY = 50  # steps between two lines of metrics.jsonl
 
@@ -64,9 +67,12 @@ def train(
     resume: str | Path = "no",
     device: str = "auto",
     threads: int | None = None,
+    compile: bool = False,
     figures: bool = True,
 ) -> Result:
     """Train a model, test it once, and leave a folder that tells the story.
+
+    Under `torchrun` all its processes train this one model together; the first of them writes.
 
     Args:
         config: what to do; ``capsnet.recipes`` has complete ones.
@@ -74,6 +80,7 @@ def train(
         resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
         device: auto, cpu, cuda or mps.
         threads: CPU threads; None leaves PyTorch's choice.
+        compile: whether to let torch.compile translate the network; a minute at the start, quicker steps after it.
         figures: whether to draw at the end.
     """
     if threads is not None:
@@ -82,71 +89,54 @@ def train(
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
     config = check_config(dataclasses.asdict(dataclasses.replace(config, data=data.canonical(config.data))))
-    where = pick_device(device)
-    training, validation, test = load_splits(config)
-    model = build(config, training).to(where)
-    here = run.open_run(config, out, resume)
-    with here.lock(), logging_redirect_tqdm():
-        state = new_state(config, model)
-        if here.checkpoint.is_file():
-            load_checkpoint(state, here.checkpoint)
-            log.info("resuming %s at step %d", here.folder, state.step)
-        here.forget_after(state.step)
-        here.write(run.ENV, run.environment(where))
-        writer = board.open_board(here.folder, state, config, training)
-        with stop_politely() as stopped:
-            fit(config, state, training, validation, here, writer, stopped)
-        writer.close()
-        if state.best_weights is not None:
-            state.tested.load_state_dict(state.best_weights)
-        tested = report(config, state, here, test, figures)
+    with distributed.joined(device) as where:
+        log_processes(config)
+        with distributed.in_turn():
+            splits = load_splits(config)
+        model = build(config, splits[0]).to(where)
+        here = run.open_together(config, out, resume)
+        with here.lock(), logging_redirect_tqdm():
+            return train_in(here, config, new_state(config, model, compile), *splits, compile, figures)
+
+
+def train_in(
+    here: run.Run,
+    config: TrainConfig,
+    state: State,
+    training: Dataset,
+    validation: Dataset | None,
+    test: Dataset,
+    compiled: bool,
+    figures: bool,
+) -> Result:
+    """A run from where its folder stands to its end."""
+    if distributed.told(here.checkpoint.is_file):
+        load_checkpoint(state, here.checkpoint)
+        log.info("resuming %s at step %d", here.folder, state.step)
+    here.forget_after(state.step)
+    here.write(run.ENV, run.environment(state.device) | {"processes": distributed.world()})
+    writer = board.open_board(here.folder, state, config, training)
+    with stop_politely() as stopped, explained(compiled):
+        fit(config, state, training, validation, here, writer, stopped)
+    writer.close()
+    if state.best_weights is not None:
+        state.tested.load_state_dict(state.best_weights)
+    tested = report(config, state, here, test, figures)
+    if distributed.main():
         here.checkpoint.unlink(missing_ok=True)
+        (here.folder / run.JOB).unlink(missing_ok=True)
     return Result(state.tested.eval(), here.folder, tested)
 
 
-def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
-    """What to learn from, what to choose by (nothing, if all of it is learnt from), and what to test on at the end.
-
-    All are opened before anything runs, so that a broken file is found now and not after the last epoch.
-    """
-    training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
-    if training.image_size != test.image_size or training.channels != test.channels:
-        raise ValueError(f"{config.data}: training images {training} and test images {test} differ in size")
-    validation = data.load(config.data, "validation") if config.train_on == "train" else None
-    return (
-        first(training, config.limit),
-        None if validation is None else first(validation, config.eval_limit),
-        first(test, config.eval_limit),
-    )
-
-
-def first(dataset: Dataset, limit: int | None) -> Dataset:
-    """The first examples of a data set, all of them without a limit."""
-    return dataset if limit is None or limit >= len(dataset) else dataset.subset(range(limit), name=dataset.name)
-
-
-def build(config: TrainConfig, dataset: Dataset) -> Model:
-    """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
-    options = model_options(config.model)
-    check_kind(config.model, "vocabulary" in options, dataset)
-    sizes: dict[str, Any] = {
-        "image_size": dataset.image_size,
-        "in_channels": dataset.channels,
-        "num_classes": dataset.num_classes,
-    }
-    if dataset.vocabulary:
-        sizes["vocabulary"] = len(dataset.vocabulary)
-    if "multi_label" in options and dataset.batch([0]).targets.ndim == 2:
-        sizes["multi_label"] = True  # several classes at once: each is judged by itself
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = create_model(config.model, **(sizes | config.create_options()))
-    model.class_names = dataset.class_names
-    model.preprocessing = {} if dataset.preprocess is None else dataset.preprocess.model_dump()
-    if config.init is not None:
-        anew = transfer(model, config.init)
-        log.info("starting from %s%s", config.init, f"; these start anew: {', '.join(anew)}" if anew else "")
-    return model
+def log_processes(config: TrainConfig) -> None:
+    """Refuse more processes than examples in a batch; say how it is shared."""
+    world, size = distributed.world(), config.batch_size
+    if world > size:
+        raise ValueError(f"{world} processes cannot share a batch of {size}: start fewer, or set a larger --batch-size")
+    if world > 1:
+        each = f"{size // world}" if size % world == 0 else f"{size // world} or {size // world + 1}"
+        rate = f"learning rate {config.lr:g} as given (not scaled)"
+        log.info("%d processes, global batch %d = %s each, %s", world, size, each, rate)
 
 
 def fit(
@@ -157,41 +147,36 @@ def fit(
     here: run.Run,
     writer: board.Board,
     stopped: Callable[[], bool],
+    on_epoch: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """All epochs that are left, from wherever the state stands."""
+    """All epochs that are left, from wherever the state stands. Who takes each one's line shows the progress."""
     per_epoch = data.num_batches(training, config.batch_size)
     total = per_epoch * config.epochs
-    done = state.epoch * len(training) + state.seen
-    with tqdm(
-        total=config.epochs * len(training), initial=done, unit=" images", disable=None, dynamic_ncols=True
-    ) as bar:
+    done, quiet = state.epoch * len(training) + state.seen, None if distributed.main() and not on_epoch else True
+    unit = " texts" if training.vocabulary else " images"
+    with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=quiet, dynamic_ncols=True) as bar:
         weights = class_weights(training) if config.class_weights else None
         while state.epoch < config.epochs and not good_enough(config, state):
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
             started, seen_before = time.perf_counter(), state.seen
-            order = data.batches(
-                training,
-                config.batch_size,
-                seed=config.seed,
-                epoch=state.epoch,
-                shuffle=True,
-                augment=config.augment,
-                start=state.batch,
-            )
-            for batch in order:
-                losses = train_step(config, state, batch, weights, total, here)
-                bar.update(len(batch.images))
+            order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
+            for index in data.batch_indices(len(training), config.batch_size, **order):
+                batch, piece = own_piece(config, training, index, state.epoch)
+                losses = train_step(config, state, batch, weights, total, here, piece)
+                bar.update(piece.whole)
                 if state.step % RECORD_EVERY == 0:
                     here.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
                     writer.scalars("step", losses, state.step)
                     bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
                 if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
                     save_checkpoint(state, here.checkpoint)
-                if stopped():
+                if distributed.agreed(stopped(), state.device):
                     save_checkpoint(state, here.checkpoint)
                     raise Interrupted(here.folder)
             speed = (state.seen - seen_before) / (time.perf_counter() - started)
-            end_epoch(config, state, validation, here, writer, speed, total)
+            line = end_epoch(config, state, validation, here, writer, speed, total)
+            if on_epoch is not None:
+                on_epoch(line)
 
 
 def good_enough(config: TrainConfig, state: State) -> bool:
@@ -199,39 +184,39 @@ def good_enough(config: TrainConfig, state: State) -> bool:
 
 
 def train_step(
-    config: TrainConfig, state: State, batch: Batch, weights: Tensor | None, total: int, here: run.Run
+    config: TrainConfig,
+    state: State,
+    batch: Batch,
+    weights: Tensor | None,
+    total: int,
+    here: run.Run,
+    piece: Piece | None = None,
 ) -> dict[str, float]:
     """One batch: forward, loss, backward, one step of the optimiser. Returns the losses.
 
-    Where a picture is made of several objects, each one's own capsule has to draw it apart from the others.
+    ``piece`` tells which part of the whole batch this process has; None: all of it.
     """
-    model, optimizer = state.model, state.optimizer
-    device = next(model.parameters()).device
-    images, targets = batch.images.to(device), batch.targets.to(device)
-    labels, wanted = targets, images
-    if batch.sources is not None:
-        labels = torch.nn.functional.one_hot(batch.sources.classes, model.num_classes).to(device)  # (B, K, J)
-        wanted = batch.sources.images.to(device)  # (B, K, C, H, W)
-    counts = None if weights is None else example_weights(weights.to(device), targets)
+    piece = piece or Piece(len(batch.images), len(batch.images))
+    model, optimizer, scaler = state.model, state.optimizer, state.scaler
     rate = learning_rate(config, state.step, total)
     for group in optimizer.param_groups:
         group["lr"] = rate
-    with keyed_dropout(config.seed, state.step, device):
-        model.train()
-        output = model(images, labels=labels)
-    loss = model.loss(output, targets, wanted, counts)
+    model.train()
     optimizer.zero_grad(set_to_none=True)
-    loss.total.backward()
+    losses = backward(config, state.objective, model, scaler, batch, piece, weights, state.step)
+    scaler.unscale_(optimizer)
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf))
-    losses = {"loss": loss.total.item()} | {name: part.item() for name, part in loss.parts.items()}
-    if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
+    too_large = scaler.is_enabled() and scaler.get_scale() > 1  # for fp16: left out, and tried with a smaller scale
+    if not math.isfinite(losses["loss"]) or not (math.isfinite(norm) or too_large):
         raise Diverged(diverged(losses, norm, rate, state, here))
-    optimizer.step()
+    scaler.step(optimizer)
+    scaler.update()
+    distributed.equal_buffers(model)
     if state.average is not None:
         state.average.update_parameters(model)
     for name, value in losses.items():
-        state.sums[name] = state.sums.get(name, 0.0) + value * len(images)
-    state.seen += len(images)
+        state.sums[name] = state.sums.get(name, 0.0) + value * piece.whole
+    state.seen += piece.whole
     state.batch += 1
     state.step += 1
     return losses | {"lr": rate, "gradient_norm": norm}
@@ -245,8 +230,8 @@ def end_epoch(
     writer: board.Board,
     speed: float,
     total: int,
-) -> None:
-    """Validate, remember the best, write the epoch's line and (unless epochs are tiny) a checkpoint."""
+) -> dict[str, Any]:
+    """Validate, remember the best, write the epoch's line (returned) and (unless epochs are tiny) a checkpoint."""
     check_finite(state, here.checkpoint)
     before, seconds = state.step - state.batch, state.seen / speed if speed else 0.0  # 0: resumed at an epoch's end
     state.epoch += 1
@@ -267,8 +252,11 @@ def end_epoch(
         save_checkpoint(state, here.checkpoint)
     accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
     if seconds < 0.5 and state.epoch % 10 and state.epoch != config.epochs:
-        return  # hundreds of epochs over a few images: every tenth is news enough
-    log.info("epoch %d/%d  loss %.4f%s  %.0f images/s", state.epoch, config.epochs, line["train_loss"], accuracy, speed)
+        return line  # hundreds of epochs over a few images: every tenth is news enough
+    what = "texts" if state.model.takes_texts else "images"
+    said = (state.epoch, config.epochs, line["train_loss"], accuracy, speed, what)
+    log.info("epoch %d/%d  loss %.4f%s  %.0f %s/s", *said)
+    return line
 
 
 def diverged(losses: dict[str, float], norm: float, rate: float, state: State, here: run.Run) -> str:
@@ -281,16 +269,11 @@ def diverged(losses: dict[str, float], norm: float, rate: float, state: State, h
 
 
 @contextmanager
-def keyed_dropout(seed: int, step: int, device: torch.device) -> Iterator[None]:
-    """Give whatever is random inside the model a generator that depends on (seed, step) alone, and restore it after."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed((seed * 1_000_003 + step) % 2**63)
-        yield
-
-
-@contextmanager
 def stop_politely() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a flag, so that the step is finished and saved; a second one kills."""
+    """Turn the first Ctrl-C or SIGTERM into a flag, so that the step is finished and saved.
+
+    A second Ctrl-C kills; a second SIGTERM does not: schedulers and torchrun send one each.
+    """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag.is_set
@@ -298,7 +281,8 @@ def stop_politely() -> Iterator[Callable[[], bool]]:
 
     def on_signal(number: int, frame: object) -> None:
         flag.set()
-        signal.signal(number, signal.SIG_DFL)
+        if number == signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

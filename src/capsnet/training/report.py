@@ -8,11 +8,12 @@ import torch
 
 from capsnet import metrics
 from capsnet.data import Dataset
-from capsnet.inference import OFFSETS, Evaluation, evaluate, evaluating, sweep_dimensions
+from capsnet.inference import OFFSETS, Evaluation, evaluating, sweep_dimensions
 from capsnet.models import Model, Output, TextModel
 from capsnet.training import figures
 from capsnet.training.checkpoint import State
 from capsnet.training.config import TrainConfig
+from capsnet.training.distributed import evaluate, main
 from capsnet.training.run import FIGURES, README, RESULTS, WEIGHTS, Run
 from capsnet.weights import save
 
@@ -23,6 +24,8 @@ def report(config: TrainConfig, state: State, here: Run, test: Dataset, pictures
     """Everything a run leaves besides its curves. The results come last: they mark the run as finished."""
     model = state.tested
     result = evaluate(model, test, progress=True)
+    if not main():
+        return result
     drawn = draw(model, test, result.lengths, result.targets, here) if pictures else []
     kept = state.best_epoch if state.best_weights is not None else state.epoch
     named = {key: getattr(config, key) for key in ("recipe", "data", "init", "seed")}

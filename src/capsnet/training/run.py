@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import platform
+import re
 import shlex
 import sys
 import time
@@ -17,10 +18,11 @@ import torch
 
 from capsnet import _version
 from capsnet._files import TEMPORARY, write_atomically
+from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
 
 CONFIG, METRICS, ENV, RESULTS, README = "config.json", "metrics.jsonl", "env.json", "results.json", "README.md"
-CHECKPOINT, WEIGHTS, FIGURES, LOCK = "checkpoint.pt", "model.safetensors", "figures", ".lock"
+CHECKPOINT, WEIGHTS, FIGURES, LOCK, JOB = "checkpoint.pt", "model.safetensors", "figures", ".lock", ".job"
 
 
 class Run:
@@ -81,6 +83,50 @@ class Run:
             return not _try_lock(file)
 
 
+class Elsewhere(Run):
+    """The folder as the other processes see it: they know its name, the main one writes."""
+
+    def write(self, name: str, content: str | dict[str, Any]) -> Path:
+        return self.folder / name
+
+    def record(self, values: dict[str, Any]) -> None: ...
+
+    def forget_after(self, step: int) -> None: ...
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        yield
+
+
+def open_together(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
+    """`open_run` for many processes: the main one decides, the others are told."""
+    job = distributed.job()
+    folder = distributed.told(lambda: _open_for(job, config, out, resume).folder)
+    return Run(folder) if distributed.main() else Elsewhere(folder)
+
+
+def _open_for(job: distributed.Job, config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
+    """`open_run`, except that a job started again goes on with what it has begun, and with nobody else's run."""
+    if str(resume) == "no":
+        begun = (f for f in _candidates(config, out) if begun_by(job, f) and _matches(f, config))
+        resume = next((folder for folder in begun if not Run(folder).finished), resume)
+    run = open_run(config, out, resume)
+    sign(job, run.folder)
+    return run
+
+
+def sign(job: distributed.Job, folder: Path) -> None:
+    """Leave a note of which job works in a folder."""
+    if job.names:
+        write_atomically(folder / JOB, "\n".join(job.names) + "\n")
+
+
+def begun_by(job: distributed.Job, folder: Path) -> bool:
+    """Whether an earlier attempt of this job has worked in the folder."""
+    path = folder / JOB
+    return job.again and path.is_file() and not set(job.names).isdisjoint(path.read_text().splitlines())
+
+
 def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
     """The folder to train in: a new one, or (``resume`` = "auto" or a folder) one that was not finished.
 
@@ -109,6 +155,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
 def environment(device: torch.device) -> dict[str, Any]:
     """What a result depends on besides its configuration."""
     command = Path(sys.argv[0]).name
+    words = [re.sub(r"(://[^:/]*):.*@", r"\1:***@", word) for word in sys.argv[1:]]  # no passwords in files
     return {
         "capsnet": _version.__version__,
         "torch": torch.__version__,
@@ -123,7 +170,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         else f"{device} ({torch.cuda.get_device_name(device)})"
         if device.type == "cuda"
         else str(device),
-        "command": shlex.join(["capsnet" if command == "__main__.py" else command, *sys.argv[1:]]),
+        "command": shlex.join(["capsnet" if command == "__main__.py" else command, *words]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 

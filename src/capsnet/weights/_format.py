@@ -16,9 +16,10 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from capsnet._files import write_atomically
-from capsnet.models import Model, create_model
+from capsnet.models import Model, rebuild
 
 FORMAT = "capsnet-weights-1"
+EXPORTED = (".onnx", ".pt2")  # endings that promise something else
 
 
 class About(TypedDict):
@@ -42,10 +43,16 @@ def save(
     """
     if not model.config:
         raise ValueError("only models made by create_model can be saved: this one does not know how to be rebuilt")
+    if Path(path).suffix.lower() in EXPORTED:
+        raise ValueError(
+            f"weights are not written as {path}: {' and '.join(EXPORTED)} are for exported models; "
+            f"name the file {Path(path).with_suffix('.safetensors').name}"
+        )
     tensors = {
         name: (t.to(dtype) if dtype is not None and t.is_floating_point() else t).detach().cpu().contiguous()
         for name, t in model.state_dict().items()
     }
+    tensors = _unshared(tensors)
     about = {
         "config": model.config,
         "class_names": list(model.class_names),
@@ -54,6 +61,17 @@ def save(
     }
     # one entry, because safetensors writes several in random order and equal weights shall give equal files
     return write_atomically(path, serialise(tensors, {FORMAT: json.dumps(about)}))
+
+
+def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of those that lie in another one's memory, such as those of a model that is in an ensemble twice."""
+    seen: set[int] = set()
+    own: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        own[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return own
 
 
 def read_metadata(path: str | Path) -> About:
@@ -89,7 +107,7 @@ def load_file(path: str | Path) -> Model:
     about = read_metadata(path)
     config = about["config"]
     try:
-        model = create_model(**config)
+        model = rebuild(config)
         if len(about["class_names"]) != model.num_classes:
             raise ValueError(f"{len(about['class_names'])} class names for {model.num_classes} classes")
     except (ValueError, TypeError) as error:

@@ -1,12 +1,14 @@
-"""One resolver for every place where a model is asked for: a shipped name, a file of weights or a run folder."""
+"""One resolver for every place where a model is asked for: a shipped name, a file or a run folder."""
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import nn
 
-from capsnet.models import Model
+from capsnet.models import Ensemble, Model
 from capsnet.weights._format import load_file, read_metadata, read_tensors
+from capsnet.weights._onnx import load_onnx
 
 SHIPPED = Path(__file__).parent / "shipped"
 RUN_WEIGHTS = "model.safetensors"
@@ -39,8 +41,14 @@ def resolve(name_or_path: str | Path) -> Path:
 
 
 def load(name_or_path: str | Path) -> Model:
-    """A trained model by shipped name, file of weights or run folder, in evaluation mode on the CPU."""
-    return load_file(resolve(name_or_path))
+    """A trained model by shipped name, file of weights or of ONNX, or run folder, in evaluation mode on the CPU."""
+    path = resolve(name_or_path)
+    return load_onnx(path) if path.suffix.lower() == ".onnx" else load_file(path)
+
+
+def ensemble(models: Sequence[Model | str | Path]) -> Model:
+    """Several trained models as one, whose lengths are the mean of theirs: see ``models.Ensemble``."""
+    return Ensemble([model if isinstance(model, Model) else load(model) for model in models]).eval()
 
 
 def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:

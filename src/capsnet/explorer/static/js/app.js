@@ -22,6 +22,9 @@ const PANELS = {
   pair: mountPair, compare: mountCompare, share: mountShare,
 };
 
+const AGAIN = 2000; // milliseconds until the descriptions of networks are asked for again
+const TRIES = 30;
+
 function describe({ parameters, routing, test_accuracy: accuracy, summary }) {
   const millions = parameters >= 1e6;
   const size = millions ? `${(parameters / 1e6).toFixed(1)} million` : `${Math.round(parameters / 1e3)} thousand`;
@@ -53,10 +56,27 @@ function mountSkip() {
   });
 }
 
+/** Ranges of somebody's own network are measured while the page is there already: ask again for a minute. */
+function awaitRanges(tries = TRIES) {
+  const missing = state.get("models").filter(({ dims, ranges, gallery }) => dims && !ranges && gallery);
+  if (!missing.length || tries === 0) return;
+  setTimeout(async () => {
+    const { models } = await get("/api/models").catch(() => ({ models: [] })); // the next try may work
+    for (const model of missing) {
+      const fresh = models.find(({ name }) => name === model.name);
+      if (!fresh?.ranges) continue;
+      Object.assign(model, { ranges: fresh.ranges, means: fresh.means, names: fresh.names });
+      state.set({ measured: state.get("measured") + 1 }); // `models` stays: nothing is asked anew, no knob is reset
+    }
+    awaitRanges(tries - 1);
+  }, AGAIN);
+}
+
 async function load() {
   const { models } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
   state.set({ models });
+  awaitRanges();
   const linked = await open().catch((error) => { report(error); return false; });
   if (linked) return;
   if (!state.get("model")) chooseModel(models[0].name);

@@ -22,8 +22,9 @@ export function mount(section) {
   state.on(["answer", "klass"], update);
 }
 
-function describe({ dims, margins }) {
-  if (!dims) return "These are probabilities: this network has no capsules.";
+function describe({ dims, margins }, answer) {
+  if (!dims && answer?.poses) return "How present each class is, from 0 to 1."; // of several networks, say
+  if (!dims) return answer ? "These are probabilities: this network has no capsules." : "";
   const choose = "Choose a row to look into its capsule.";
   if (!margins) return `How active each capsule is: trained to be ahead of the others, not to reach a mark. ${choose}`;
   return `Trained to end above ${margins.present} where the class is there, else below ${margins.absent}. ${choose}`;
@@ -53,7 +54,6 @@ function build() {
     mark.style.left = `${value * 100}%`;
     scale.append(mark);
   }
-  parts.legend.textContent = describe(model);
   parts.body.classList.toggle("wide", classes.some((name) => name.length > 2));
   parts.bars.replaceChildren(scale, ...rows.map(({ row }) => row));
   update();
@@ -61,6 +61,7 @@ function build() {
 
 function update() {
   const [answer, klass] = [state.get("answer"), state.get("klass")];
+  parts.legend.textContent = describe(currentModel(), answer);
   rows.forEach(({ row, radio, fill, meter, value }, k) => {
     const length = answer?.lengths[k] ?? 0;
     fill.style.width = `${Math.min(1, length) * 100}%`;

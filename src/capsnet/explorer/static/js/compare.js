@@ -3,7 +3,7 @@
 import { latest, report } from "./api.js";
 import { choice, h, offer } from "./elements.js";
 import { PRESENT } from "./network.js";
-import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
+import { fits, fromWire, isBlank, paint, placed, toWire } from "./pixels.js";
 import { register } from "./share.js";
 import { currentModel, state } from "./state.js";
 
@@ -36,6 +36,7 @@ class Card {
     this.classify = latest(`compare-${number}`);
     this.onChange = onChange;
     this.times = [];
+    this.timed = null; // the answer whose time was the last
     const model = choice("Network", [], { onchange: () => onChange({ model: this.model.value }) });
     const routing = choice("Routing", [], { onchange: () => this.rerouted() });
     const iterations = choice("Iterations", [], { onchange: () => this.rerouted() });
@@ -69,7 +70,8 @@ class Card {
   set(entry, models, removable) {
     const model = models.find(({ name }) => name === entry.model) ?? models[0];
     const key = JSON.stringify([entry, model.name]);
-    if (key !== this.key) this.times = []; // times of another routing say nothing about this one
+    // times of another routing say nothing about this one
+    if (key !== this.key) Object.assign(this, { times: [], timed: null });
     Object.assign(this, { key, entry, described: model });
     offer(this.model, models.map(({ name, title }) => [name, title]));
     this.model.value = model.name;
@@ -111,13 +113,17 @@ class Card {
   /** The picture in the frame of this network; another size means another preparation. */
   async frame(seen, model) {
     if (fits(seen, model)) return seen;
+    const middle = model.style === "digit" ? placed(seen, model) : null;
+    if (middle) return middle;
     const answer = await this.fit("/api/see", { model: model.name, image: toWire(seen), centre: state.get("centre") });
     return answer && fromWire(answer.seen);
   }
 
-  show({ lengths, order, milliseconds, parameters, reconstruction }, model, picture, resized) {
+  show(answer, model, picture, resized) {
+    const { lengths, order, milliseconds, parameters, reconstruction } = answer;
     const { classes, image_size: [height, width] } = model;
-    this.times = [...this.times, milliseconds].slice(-REMEMBERED);
+    if (answer !== this.timed) this.times = [...this.times, milliseconds].slice(-REMEMBERED); // shown again: same call
+    this.timed = answer;
     const words = (klass) => `${classes[klass]} ${lengths[klass].toFixed(3)}`;
     const line = (text) => h("span", {}, text);
     const first = [h("b", {}, classes[order[0]]), ` ${lengths[order[0]].toFixed(3)}`];
@@ -199,14 +205,16 @@ class ComparePanel {
 /** The columns a person chose as text: model*routing*iterations, one after another; null for the defaults. */
 function encode() {
   const entries = state.get("compare") ?? [];
-  const columns = entries.map(({ model, routing = "", iterations = "" }) => [model, routing, iterations].join("*"));
+  const safe = (part) => encodeURIComponent(part).replaceAll("*", "%2A"); // "," and "*" stand between parts
+  const columns = entries.map(({ model, routing = "", iterations = "" }) =>
+    [model, routing, iterations].map(safe).join("*"));
   return columns.join(",") || null;
 }
 
 function decode(text) {
   const known = state.get("models").map(({ name }) => name);
   const columns = (text ?? "").split(",").slice(0, MOST).map((column) => {
-    const [model, routing, iterations] = column.split("*");
+    const [model, routing, iterations] = column.split("*").map(decodeURIComponent);
     const count = /^([1-9]|10)$/.test(iterations ?? "") ? Number(iterations) : undefined;
     return { model, routing: routing || undefined, iterations: count };
   });

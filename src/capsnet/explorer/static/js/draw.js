@@ -4,7 +4,7 @@ import { latest, report } from "./api.js";
 import { h } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { Ink, SIDE } from "./ink.js";
-import { show } from "./network.js";
+import { show, wish } from "./network.js";
 import { fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountUpload, upload } from "./upload.js";
@@ -110,6 +110,7 @@ function follow() {
     if (from !== "upload") file = null;
     if (started && (from === "gallery" || from === "upload")) ink.remember();
     ink.load(seen, { seen, from });
+    if (!ink.pen) state.set({ penDown: false }); // the answer to the last stroke, which would say so, is dropped
   }
   started = true;
   refresh();
@@ -133,6 +134,7 @@ function refresh() {
 
 function beginStroke(point, options) {
   stroke += 1;
+  wish();
   ink.remember();
   if (example) ink.clear();
   example = false;
@@ -148,6 +150,7 @@ function endStroke() {
 
 function wipe() {
   stroke += 1;
+  wish();
   ink.remember();
   ink.clear();
   example = false;
@@ -157,10 +160,11 @@ function wipe() {
 }
 
 function back(forth) {
-  if (!ink.step(forth)) return;
+  if (ink.pen || !ink.step(forth)) return; // a pointer's stroke is ended first
   stroke += 1;
+  wish();
   example = false;
-  if (ink.source) show(ink.source.seen, ink.source.from);
+  if (ink.source) show(ink.source.seen, ink.source.from, { penDown: false, drawing: false });
   else look();
   refresh();
 }

@@ -2,7 +2,7 @@
 
 import { get, latest, report } from "./api.js";
 import { h } from "./elements.js";
-import { show } from "./network.js";
+import { show, wish } from "./network.js";
 import { frame, fromWire, paint } from "./pixels.js";
 import { rove } from "./rove.js";
 import { currentModel, state } from "./state.js";
@@ -129,9 +129,10 @@ function tell(words) {
 }
 
 async function pick(index, words) {
+  const wanted = wish();
   try {
     const answer = await fetchDigit(`/api/digit/${index}?${new URLSearchParams({ model: state.get("model") })}`);
-    if (!answer) return;
+    if (!answer || !wanted()) return;
     const seen = fromWire(answer.seen);
     names.set(seen, words);
     show(seen, "gallery", { pairMode: false });

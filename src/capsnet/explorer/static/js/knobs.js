@@ -37,7 +37,7 @@ export function mount(section) {
   parts = { panel, excuse, sliders, who, length, resetAll, ...canvases };
   section.querySelector(".body").append(excuse, panel);
   state.on(["model"], build);
-  state.on(["answer", "klass"], label);
+  state.on(["answer", "klass", "measured"], label);
   state.on(["pose"], () => { update(); draw().catch(report); });
   state.on(["seen", "picture"], showPictures);
 }
@@ -112,6 +112,7 @@ function range(model, klass, d, own) {
 
 function label() {
   const [model, klass, own] = [currentModel(), state.get("klass"), base()];
+  if (own && !model.dims) parts.excuse.textContent = "This network's capsules cannot be turned: nothing draws them.";
   if (!own || !knobs.length) return;
   parts.sliders.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
   parts.who.textContent = `Capsule “${model.classes[klass]}”`;

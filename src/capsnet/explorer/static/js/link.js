@@ -1,7 +1,7 @@
 /** The view as text for the address bar, and back: `#m=model&x=picture&k=capsule&p=knobs&i=iteration`. */
 
 import { report } from "./api.js";
-import { chooseModel, ownPose, restore } from "./network.js";
+import { chooseModel, ownPose, restore, wish } from "./network.js";
 import { fromBase64url, toBase64url } from "./pixels.js";
 import { state } from "./state.js";
 
@@ -71,7 +71,8 @@ export async function decode(text) {
   }
   const klass = fields.has("k") ? Number(fields.get("k")) : null;
   const chosen = Number.isInteger(klass) && klass >= 0 && klass < model.classes.length;
-  restore(knobValues(fields.get("p")));
+  wish();
+  restore(knobValues(fields.get("p")), seen);
   chooseModel(model.name, {
     seen, seenFrom: "link", klass: chosen ? klass : null, chosen, centre: fields.get("c") !== "0",
     iteration: /^\d+$/.test(fields.get("i") ?? "") ? Number(fields.get("i")) : null,

@@ -1,6 +1,7 @@
 /** Maps of couplings: one small picture of H x W squares per class, and per capsule type of the selected class. */
 
 import { h } from "./elements.js";
+import { digits } from "./trace.js";
 
 const CELL = 16; // canvas pixels per child; CSS gives the map its size on the page
 
@@ -105,7 +106,7 @@ export class Types {
   }
 }
 
-/** The colour scale with its numbers; a tick stands where all couplings begin, at one over the number of parents. */
+/** The colour scale with its numbers; a tick stands at an equal share, where most routings begin. */
 export class Legend {
   constructor(what) {
     this.canvas = h("canvas", { class: "map-scale-ramp", width: 128, height: 1, role: "img" });
@@ -124,16 +125,17 @@ export class Legend {
     );
   }
 
-  draw({ colour, range: [least, most], start }) {
+  draw({ colour, range: [least, most], start, even }) {
     const context = this.canvas.getContext("2d");
     for (let n = 0; n < 128; n += 1) {
       context.fillStyle = colour(n / 127);
       context.fillRect(n, 0, 1, 1);
     }
-    this.least.textContent = least.toFixed(2);
-    this.most.textContent = most.toFixed(2);
+    this.least.textContent = digits(least);
+    this.most.textContent = digits(most);
     this.tick.style.left = `${(100 * (start - least)) / (most - least || 1)}%`;
-    this.begin.textContent = `(mark: all begin at ${start.toFixed(2)})`;
-    this.canvas.setAttribute("aria-label", `Colour scale from ${least.toFixed(2)} to ${most.toFixed(2)}`);
+    const mark = even ? `all begin at ${digits(start)}` : `an equal share, ${digits(start)}`;
+    this.begin.textContent = `(mark: ${mark})`;
+    this.canvas.setAttribute("aria-label", `Colour scale from ${digits(least)} to ${digits(most)}`);
   }
 }

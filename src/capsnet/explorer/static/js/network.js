@@ -1,7 +1,7 @@
 /** From a picture to an answer, and from an answer to a selected capsule: the one place where both are decided. */
 
 import { latest, report } from "./api.js";
-import { fits, fromWire, toWire } from "./pixels.js";
+import { fits, fromWire, placed, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 /** From this length on a capsule says that its class is there. */
@@ -10,7 +10,18 @@ export const PRESENT = 0.5;
 const classify = latest("classify", { live: true });
 const refit = latest("refit");
 let resized = null; // {seen, original}: the picture before it was brought to another network's frame
-let moves = null; // slider values of a link, waiting for the answer they belong to
+let moves = null; // {values, seen}: slider values of a link, waiting for the answer to its picture
+let wishes = 0;
+
+/**
+ * A person wants another picture: draws, undoes, picks, uploads, opens a link. Gives a function that tells whether this
+ * is still the latest wish: a reply that comes later than the next one is dropped.
+ */
+export function wish() {
+  wishes += 1;
+  const mine = wishes;
+  return () => mine === wishes;
+}
 
 /** Show a picture to the network. A person's choice of a capsule outlives strokes, but not another picture. */
 export function show(seen, from, changes = {}) {
@@ -32,8 +43,8 @@ export function select(klass) {
 }
 
 /** Slider values to set as soon as the picture they belong to is answered: [[dimension, value], ...]. */
-export function restore(values) {
-  moves = values;
+export function restore(values, seen) {
+  moves = { values, seen };
 }
 
 /** A copy of the pose that the network itself gave to a class, or null. */
@@ -56,11 +67,18 @@ async function ask() {
   const answer = await classify("/api/classify", { model: model.name, seen: toWire(seen) });
   if (!answer || model.name !== state.get("model")) return;
   const last = seen === state.get("seen") && !state.get("penDown");
-  take(answer, last ? { drawing: false } : {});
+  take(answer, seen, last ? { drawing: false } : {});
 }
 
-/** Another network may want another size: the picture is resized, which sets `seen` and so asks again. */
+/** Another network may want another size: a digit is put into the middle of a larger frame, as MultiMNIST does, other
+ * pictures are resized. That sets `seen` and so asks again. */
 async function bringToFrame(original, model) {
+  const middle = model.style === "digit" ? placed(original, model) : null;
+  if (middle) {
+    resized = { seen: middle, original };
+    state.set({ seen: middle });
+    return;
+  }
   const shown = state.get("seen");
   const answer = await refit("/api/see", { model: model.name, image: toWire(original), centre: false });
   if (!answer || shown !== state.get("seen")) return;
@@ -68,13 +86,14 @@ async function bringToFrame(original, model) {
   state.set({ seen: resized.seen });
 }
 
-function take(answer, changes) {
+function take(answer, seen, changes) {
   const klass = state.get("chosen") ? state.get("klass") : answer.order[0];
   const pose = ownPose(answer, klass);
-  for (const [dimension, value] of (pose && moves) || []) {
+  const linked = pose && moves?.seen === seen ? moves.values : []; // not of an answer that was under way before
+  for (const [dimension, value] of linked) {
     if (dimension < pose.length) pose[dimension] = value;
   }
-  moves = null;
+  if (seen === state.get("seen")) moves = null;
   state.set({ answer, klass, pose, ...changes });
 }
 

@@ -6,9 +6,9 @@
  * it is the one every visitor finds.
  */
 
-import { get, latest, report, sentence } from "./api.js";
+import { latest, report, sentence } from "./api.js";
 import { choice, h, offer } from "./elements.js";
-import { PRESENT, chooseModel, show } from "./network.js";
+import { PRESENT, chooseModel, show, wish } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
 import { Slot } from "./pair_slot.js";
 import { BLUE, ORANGE, fromWire, paint, tint, toWire } from "./pixels.js";
@@ -20,6 +20,7 @@ const PAIRS = 100_000; // numbers to draw a random pair from
 const FIRST_PAIR = 73; // what a visitor finds: a 9 and a 6
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
+const askRandom = latest("pair-random");
 const askMerge = latest("pair");
 const askClassify = latest("pair-classify");
 const askDecode = latest("pair-decode");
@@ -124,19 +125,23 @@ class PairPanel {
 
   /** The random pair of a number: two test digits of different classes. */
   async draw(number) {
+    const before = state.get("pair");
     try {
       const model = encodeURIComponent(state.get("model"));
-      const { first, second, offsets } = await get(`/api/pair/random?model=${model}&number=${number}`);
-      if (number === FIRST_PAIR && state.get("pair")) return; // a link brought another one in the meantime
+      const answer = await askRandom(`/api/pair/random?model=${model}&number=${number}`);
+      if (!answer || state.get("pair") !== before) return; // a link or a stroke brought another one in the meantime
+      const { first, second, offsets } = answer;
       const parts = { first: fromWire(first), second: fromWire(second), offsets, classes: null, absent: null };
       state.set({ pair: { ...parts, found: number === FIRST_PAIR } });
     } catch (error) {
-      this.excuse(sentence(error));
+      if (state.get("pair")) report(error); // the one that is there stays
+      else this.excuse(sentence(error));
     }
   }
 
   /** Let the pair be what all panels look at, or give them back what they had. */
   use(on) {
+    wish();
     if (on) {
       if (state.get("seenFrom") !== "pair") this.before = { seen: state.get("seen"), from: state.get("seenFrom") };
       show(this.merged ?? state.get("seen"), "pair", { pairMode: true });

@@ -87,6 +87,7 @@ export class Slot {
   }
 
   clear() {
+    this.see.forget(); // else what was drawn before comes back
     this.ink.clear();
     this.picture = blank(DIGIT, DIGIT);
     this.onDigit(this.picture);
@@ -94,12 +95,17 @@ export class Slot {
 
   take() {
     const seen = state.get("seen");
-    if (seen) this.onDigit(middle(seen));
+    if (!seen) return;
+    this.see.forget();
+    this.onDigit(middle(seen));
   }
 
   /** Show a pair's digit and offset; a drawing that led to this digit stays as it was drawn. */
   show(picture, offset, limit) {
-    if (picture !== this.picture) this.ink.load(picture, picture);
+    if (picture !== this.picture) {
+      this.see.forget();
+      this.ink.load(picture, picture);
+    }
     this.picture = picture;
     this.sliders.forEach(({ input, value }, axis) => {
       Object.assign(input, { min: -limit, max: limit, value: offset[axis] });

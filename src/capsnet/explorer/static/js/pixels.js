@@ -61,6 +61,18 @@ export function fits(picture, { image_size: [height, width], channels }) {
   return picture.height === height && picture.width === width && picture.channels === channels;
 }
 
+/** A picture in the middle of a network's frame, as it is; null where the frame is smaller or has other channels. */
+export function placed(picture, { image_size: [height, width], channels }) {
+  if (picture.width > width || picture.height > height || picture.channels !== channels) return null;
+  const whole = blank(width, height, channels);
+  const [left, top] = [(width - picture.width) >> 1, (height - picture.height) >> 1];
+  const row = picture.width * channels;
+  for (let y = 0; y < picture.height; y += 1) {
+    whole.bytes.set(picture.bytes.subarray(y * row, (y + 1) * row), ((y + top) * width + left) * channels);
+  }
+  return whole;
+}
+
 /** A canvas of the picture's own size, to draw others from. */
 export function nativeCanvas(pixels) {
   const canvas = new OffscreenCanvas(pixels.width, pixels.height);

@@ -1,6 +1,8 @@
 /** What the routing did, in a sentence. */
 
-const EVEN = 0.005; // couplings come as bytes: a smaller difference may be rounding
+import { digits } from "./trace.js";
+
+const EVEN = 1.3; // couplings come as bytes: a difference of hardly more than one may be rounding
 
 /**
  * What an iteration did for a class.
@@ -12,8 +14,11 @@ export function narrate(trace, iteration, klass, classes) {
   const name = classes[klass];
   const [before, now] = [Math.max(0, iteration - 1), iteration].map((r) => trace.lengths[r][klass].toFixed(2));
   if (iteration === 0) {
+    const first = trace.even
+      ? `At first every child gives each class the same, ${digits(trace.start)} of itself.`
+      : `The children differ from the first on; an equal share is ${digits(trace.start)}.`;
     return (
-      `At first every child gives each class the same, ${trace.start.toFixed(2)} of itself. ` +
+      `${first} ` +
       `The votes for “${name}” add up to a length of ${now}.`
     );
   }
@@ -26,8 +31,9 @@ export function narrate(trace, iteration, klass, classes) {
   };
   const [more, less] = [count((times) => times > 1.5), count((times) => times < 0.67)];
   const verb = now === before ? "stays at" : now > before ? `grows from ${before} to` : `shrinks from ${before} to`;
+  const than = trace.even ? "than at first" : "than an equal share";
   return (
-    `“${name}” ${verb} ${now}. Of ${trace.I} children ${more} give it far more of themselves than at first, ` +
+    `“${name}” ${verb} ${now}. Of ${trace.I} children ${more} give it far more of themselves ${than}, ` +
     `${less} far less.`
   );
 }
@@ -40,11 +46,11 @@ export function tellSpot(trace, iteration, { y, x, type }, { classes, receptive 
     return { name, share: sum / types.length };
   });
   const [first, second = first] = shares.sort((a, b) => b.share - a.share);
-  const even = first.share - second.share < EVEN;
+  const even = first.share - second.share < EVEN * trace.scale;
   const who = type === null ? `its ${trace.T} children give on average` : `its child of type ${type + 1} gives`;
   const what = even
-    ? `all classes about the same, ${first.share.toFixed(2)}`
-    : `“${first.name}” ${first.share.toFixed(2)}, “${second.name}” ${second.share.toFixed(2)}`;
+    ? `all classes about the same, ${digits(first.share)}`
+    : `“${first.name}” ${digits(first.share)}, “${second.name}” ${digits(second.share)}`;
   const patch = receptive ? `${receptive.size} × ${receptive.size} pixels, outlined` : "a larger patch around here";
   return `At row ${y + 1}, column ${x + 1}: ${who} ${what}. Each sees ${patch}.`;
 }

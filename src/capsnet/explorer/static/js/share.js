@@ -17,8 +17,12 @@ let newest = 0;
 
 /** Fill the panel and keep the address bar up to date from now on. */
 export function mount(section) {
-  const button = (testid, text, action, kind = "button") =>
-    h("button", { type: "button", class: kind, "data-testid": testid, onclick: () => action().catch(report) }, text);
+  const buttons = [];
+  const button = (testid, text, action, kind = "button") => {
+    const onclick = () => action().catch(report);
+    buttons.push(h("button", { type: "button", class: kind, "data-testid": testid, onclick, disabled: true }, text));
+    return buttons.at(-1);
+  };
   const code = h("code", {});
   parts = { code };
   section.querySelector(".body").append(
@@ -26,10 +30,13 @@ export function mount(section) {
       button("copy-link", "Copy link", copyLink, "button primary"),
       button("copy-python", "Copy as Python", copyPython),
       button("export-png", "Picture (PNG)", async () => save("png", await asPicture())),
-      button("export-json", "Numbers (JSON)", async () => save("json", await asJson(link())))),
+      button("export-json", "Numbers (JSON)", saveNumbers)),
     h("details", { class: "snippet", "data-testid": "snippet" }, h("summary", {}, "The snippet"),
       h("pre", { tabindex: "0", role: "region", "aria-label": "Python snippet" }, code)),
   );
+  state.on(["answer"], () => {
+    for (const each of buttons) each.disabled = !state.get("answer"); // nothing is known yet
+  });
   state.on(null, () => {
     clearTimeout(timer);
     timer = setTimeout(() => follow().catch(report), WAIT);
@@ -65,6 +72,11 @@ async function copyLink() {
   await copy(link());
   const whole = location.hash.includes("x=");
   say(whole ? "The link is in the clipboard." : "The link is in the clipboard, but the picture is too large for it.");
+}
+
+async function saveNumbers() {
+  await follow(); // the link among them is of this moment
+  save("json", await asJson(link()));
 }
 
 async function copyPython() {

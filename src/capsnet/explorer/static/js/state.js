@@ -16,13 +16,14 @@
  *   runs       how many iterations the routing view runs; null for as many as the network has of its own
  *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
  *   pair       the two digits of pair.js               pairMode    they are what all panels see
+ *   measured   how often the descriptions of models were completed by ranges that the server has measured since
  *   compare    the columns of compare.js; none stands for its defaults
  */
 
 const values = {
   models: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
   klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, toy: null, pair: null,
-  pairMode: false, compare: [],
+  pairMode: false, measured: 0, compare: [],
 };
 const listeners = [];
 let changed = new Set();

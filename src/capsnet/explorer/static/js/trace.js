@@ -16,6 +16,7 @@ export class Trace {
     this.scale = scale / 255;
     this.start = scale === 1 ? 1 / this.J : 1 / this.I; // where all couplings begin
     this.bytes = fromBase64(couplings);
+    this.even = isEven(this.bytes.subarray(0, this.I * this.J)); // else the first iteration has routed already
     this.entropy = entropy;
     this.lengths = lengths;
   }
@@ -68,6 +69,18 @@ export class Trace {
     }
     return [least, most];
   }
+}
+
+/** All the same, but for rounding. */
+function isEven(bytes) {
+  let [least, most] = [255, 0];
+  for (const byte of bytes) [least, most] = [Math.min(least, byte), Math.max(most, byte)];
+  return most - least <= 1;
+}
+
+/** A coupling in words: two decimals, of a small one two digits. */
+export function digits(value) {
+  return value === 0 || value >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
 }
 
 /** A quantity that is known at whole iterations, at a place in time between two of them. */

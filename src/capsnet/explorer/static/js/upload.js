@@ -2,25 +2,23 @@
 
 import { postBytes, report, say } from "./api.js";
 import { h } from "./elements.js";
-import { show } from "./network.js";
+import { show, wish } from "./network.js";
 import { fromWire } from "./pixels.js";
 import { state } from "./state.js";
 
 const LIMIT = 10e6; // the server's too; asked here so that a film is not sent to be refused
 
-let newest = 0; // a slow upload must not overwrite a later one
 let chosen = () => {};
 
 /** Send a picture file; the server prepares it as `capsnet predict` does. */
 export async function upload(file) {
-  newest += 1;
-  const mine = newest;
+  const wanted = wish(); // a slow upload must not overwrite what came later
   try {
     const size = Math.ceil(file.size / 1e6);
     if (file.size > LIMIT) throw new Error(`This file has ${size} MB, at most 10 MB can be read.`);
     const query = new URLSearchParams({ model: state.get("model"), centre: state.get("centre") });
     const { seen } = await postBytes(`/api/upload?${query}`, file);
-    if (mine !== newest) return;
+    if (!wanted()) return;
     chosen(file);
     show(fromWire(seen), "upload", { pairMode: false });
   } catch (error) {

@@ -1,0 +1,66 @@
+"""What an exported file says about itself: ``weights._onnx`` reads it again."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from capsnet._version import __version__
+from capsnet.data import Preprocess
+from capsnet.export._program import Traced, vocabulary
+from capsnet.models import Model
+from capsnet.prediction import preprocessing_of
+from capsnet.weights._onnx import Exported, Port
+
+MEANINGS = {
+    "lengths": "how present each class is, in the order of class_names",
+    "poses": "the pose of each class capsule",
+    "reconstruction": "what the longest capsule draws, in [0, 1]",
+}
+
+
+def describe(model: Model, traced: Traced) -> Exported:
+    """Everything needed to prepare an input and to read the answer, ready for JSON."""
+    nodes = traced.program.graph_signature.user_outputs
+    values = {node.name: node.meta["val"] for node in traced.program.graph.nodes if "val" in node.meta}
+    outputs: list[Port] = [
+        {"name": name, "dtype": "float32", "shape": ["batch", *map(int, values[node].shape[1:])], "meaning": told}
+        for name, node, told in zip(traced.outputs, nodes, map(MEANINGS.__getitem__, traced.outputs), strict=True)
+    ]
+    return {
+        "input": _input(model, traced),
+        "value_range": [0, vocabulary(traced.model) - 1] if model.takes_texts else [0, 1],
+        "outputs": outputs,
+        "takes": "texts" if model.takes_texts else "pictures",
+        "image_size": model.image_size,
+        "channels": model.in_channels,
+        "class_names": list(model.class_names),
+        "preprocessing": _preprocessing(model),
+        "config": model.config,
+        "card": model.card,
+        "versions": {"capsnet": __version__, "torch": torch.__version__, "onnx": _version("onnx")},
+    }
+
+
+def _input(model: Model, traced: Traced) -> Port:
+    if model.takes_texts:
+        meaning = "word numbers by preprocessing.vocabulary, 0 after the end of a text"
+        return {"name": traced.input, "dtype": "int64", "shape": ["batch", "words"], "meaning": meaning}
+    shape: list[int | str] = ["batch", model.in_channels, *model.image_size]
+    meaning = "pictures prepared as preprocessing says, channels first, without further normalisation"
+    return {"name": traced.input, "dtype": "float32", "shape": shape, "meaning": meaning}
+
+
+def _preprocessing(model: Model) -> dict:
+    """As stored with the weights; where nothing is, what ``predict`` does then. Nothing for what no file can hold."""
+    if model.preprocessing or model.takes_texts or model.in_channels not in (1, 3):
+        return model.preprocessing
+    prepare = preprocessing_of(model)
+    assert isinstance(prepare, Preprocess)
+    return prepare.model_dump()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

@@ -1,0 +1,60 @@
+"""What a run starts from: the data it learns from and the model it trains."""
+
+import logging
+from typing import Any
+
+import torch
+
+from capsnet import data
+from capsnet.data import Dataset
+from capsnet.inference import check_kind
+from capsnet.models import Model, create_model, model_options
+from capsnet.training.config import TrainConfig
+from capsnet.weights import transfer
+
+log = logging.getLogger("capsnet")
+
+
+def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
+    """What to learn from, what to choose by (nothing, if all of it is learnt from), and what to test on at the end.
+
+    All are opened before anything runs, so that a broken file is found now and not after the last epoch.
+    """
+    training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
+    if training.image_size != test.image_size or training.channels != test.channels:
+        raise ValueError(f"{config.data}: training images {training} and test images {test} differ in size")
+    validation = data.load(config.data, "validation") if config.train_on == "train" else None
+    return (
+        first(training, config.limit),
+        None if validation is None else first(validation, config.eval_limit),
+        first(test, config.eval_limit),
+    )
+
+
+def first(dataset: Dataset, limit: int | None) -> Dataset:
+    """The first examples of a data set, all of them without a limit."""
+    return dataset if limit is None or limit >= len(dataset) else dataset.subset(range(limit), name=dataset.name)
+
+
+def build(config: TrainConfig, dataset: Dataset) -> Model:
+    """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
+    options = model_options(config.model)
+    check_kind(config.model, "vocabulary" in options, dataset)
+    sizes: dict[str, Any] = {
+        "image_size": dataset.image_size,
+        "in_channels": dataset.channels,
+        "num_classes": dataset.num_classes,
+    }
+    if dataset.vocabulary:
+        sizes["vocabulary"] = len(dataset.vocabulary)
+    if "multi_label" in options and dataset.batch([0]).targets.ndim == 2:
+        sizes["multi_label"] = True  # several classes at once: each is judged by itself
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = create_model(config.model, **(sizes | config.create_options()))
+    model.class_names = dataset.class_names
+    model.preprocessing = {} if dataset.preprocess is None else dataset.preprocess.model_dump()
+    if config.init is not None:
+        anew = transfer(model, config.init)
+        log.info("starting from %s%s", config.init, f"; these start anew: {', '.join(anew)}" if anew else "")
+    return model

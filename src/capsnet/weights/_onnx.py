@@ -1,0 +1,147 @@
+"""Exported models as models: an ONNX file computes in onnxruntime and answers like the network it was made from.
+
+What a file says about itself is in its metadata, in one entry; where another tool has dropped that, the card beside the
+file is read. onnxruntime is an extra and is imported only when somebody brings such a file.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pydantic
+import torch
+from torch import Tensor, nn
+from typing_extensions import TypedDict
+
+from capsnet.models import Model, Output
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+FORMAT = "capsnet-onnx-1"
+
+
+class Port(TypedDict):
+    """An input or output; a free size has a name instead of a number."""
+
+    name: str
+    dtype: Literal["float32", "int64"]
+    shape: list[int | str]
+    meaning: str
+
+
+class Exported(TypedDict):
+    """What an exported file says about itself: enough to prepare a picture for it and to read its answer."""
+
+    input: Port
+    value_range: list[float]
+    outputs: list[Port]
+    takes: Literal["pictures", "texts"]
+    image_size: tuple[int, int]  # height, width
+    channels: int
+    class_names: list[str]
+    preprocessing: dict[str, Any]
+    config: dict[str, Any]
+    card: dict[str, Any]
+    versions: dict[str, str]
+
+
+class OnnxModel(Model):
+    """A network in an ONNX file, computed by onnxruntime on the CPU.
+
+    It has no weights of its own to train or to save, decodes no poses and keeps no trace: it answers images.
+    """
+
+    def __init__(self, session: "InferenceSession", about: Exported) -> None:
+        super().__init__(about["image_size"], about["channels"], len(about["class_names"]))
+        self.takes_texts = about["takes"] == "texts"
+        self.class_names = tuple(about["class_names"])
+        self.preprocessing, self.card = about["preprocessing"], about["card"]
+        self._session, self._about = session, about
+        self._anchor = nn.Parameter(torch.zeros(0), requires_grad=False)  # a model is asked for its parameters' device
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        if labels is not None or trace:
+            raise ValueError("an ONNX file answers images: for labels and traces load the weights it was made from")
+        self.check_images(images)
+        wanted = torch.int64 if self.takes_texts else torch.float32
+        given = {self._about["input"]["name"]: images.detach().to("cpu", wanted).numpy()}
+        names = [port["name"] for port in self._about["outputs"]]
+        try:
+            values = self._session.run(names, given)
+        except Exception as error:  # onnxruntime's own have no common ancestor
+            raise ValueError(f"onnxruntime cannot compute this: {_first_line(error)}") from error
+        said = {name: torch.from_numpy(v).to(images.device) for name, v in zip(names, values, strict=True)}
+        return Output(said["lengths"], said.get("poses"), said.get("reconstruction"))
+
+    def check_images(self, images: Tensor) -> None:
+        if not self.takes_texts:
+            super().check_images(images)
+        elif images.ndim != 2 or images.shape[1] < 1 or images.is_floating_point():
+            raise ValueError(f"expected word numbers (B, L), got {images.dtype} of shape {tuple(images.shape)}")
+
+
+def load_onnx(path: str | Path) -> OnnxModel:
+    """The model in an ONNX file that ``capsnet export`` wrote. A damaged file is one sentence."""
+    path = Path(path)
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise ValueError(f"{path} needs onnxruntime to compute: pip install 'capsnet[export]'") from None
+    beside = _card_beside(path)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors; what they say is in the exception as well
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        metadata = session.get_modelmeta().custom_metadata_map
+    except Exception as error:  # onnxruntime's own have no common ancestor
+        raise ValueError(f"{path} is not a complete ONNX file: {_first_line(error)}") from None
+    text = metadata.get(FORMAT) or beside
+    if text is None:
+        raise ValueError(f"{path} was not written by capsnet export: its metadata has no {FORMAT}")
+    try:
+        about = pydantic.TypeAdapter(Exported).validate_json(text)
+        _check_ports(session, about)
+        return OnnxModel(session, about).eval()
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "metadata"
+        raise ValueError(f"{path} has damaged metadata: {where}: {first['msg']}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} has damaged metadata: {error}") from None
+
+
+def card_path(path: Path) -> Path:
+    """Where the card of an exported file lies: beside it, with .json after its whole name."""
+    return path.with_name(f"{path.name}.json")
+
+
+def _card_beside(path: Path) -> str | None:
+    """The card's text if there is one. It knows the file's hash, so that changed weights do not go unnoticed."""
+    card = card_path(path)
+    if not card.is_file():
+        return None
+    text = card.read_text(encoding="utf-8", errors="replace")
+    try:
+        expected = pydantic.TypeAdapter(dict[str, Any]).validate_json(text).get("sha256")
+    except pydantic.ValidationError:
+        raise ValueError(f"{card} is damaged: export {path.name} again, or remove the card") from None
+    with path.open("rb") as file:
+        if expected != hashlib.file_digest(file, "sha256").hexdigest():
+            raise ValueError(f"{path} is damaged, or {card.name} is of another file: their sha256 differ")
+    return text
+
+
+def _check_ports(session: "InferenceSession", about: Exported) -> None:
+    """The metadata has to speak of this very graph."""
+    inputs, outputs = ([port.name for port in ports] for ports in (session.get_inputs(), session.get_outputs()))
+    told = [port["name"] for port in about["outputs"]]
+    if inputs != [about["input"]["name"]] or outputs != told or "lengths" not in told:
+        raise ValueError(f"it speaks of {about['input']['name']} -> {told}, the graph has {inputs} -> {outputs}")
+    if not set(told) <= {"lengths", "poses", "reconstruction"}:
+        raise ValueError(f"unknown outputs {told}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]

@@ -1,0 +1,48 @@
+"""Whether a difference is real, on numbers that can be followed by hand."""
+
+import math
+
+import pytest
+import scipy.stats
+
+from capsnet.search._verdict import judge, t_quantile
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 8, 9, 30, 101])
+@pytest.mark.parametrize("p", [0.6, 0.9, 0.975, 0.995])
+def test_students_quantile(p: float, df: int) -> None:
+    assert t_quantile(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-9)
+
+
+def test_a_difference_that_shows() -> None:
+    """Differences 1, 2 and 3 points: mean 2, deviation 1, error 1/sqrt(3), t = 4.303: 2 ± 2.484."""
+    verdict = judge([1, 2, 3], [0.90, 0.90, 0.90], [0.91, 0.92, 0.93])
+    assert verdict.mean == pytest.approx(0.02)
+    assert verdict.low == pytest.approx(0.02 - 0.0430265 / math.sqrt(3), abs=1e-6)
+    assert verdict.high == pytest.approx(0.02 + 0.0430265 / math.sqrt(3), abs=1e-6)
+    assert verdict.real is False
+    assert str(verdict).startswith("No difference is shown: winner minus default +2.00 points (95 % interval -0.48 to")
+    assert "so few seeds" in str(verdict)
+    clear = judge([1, 2, 3], [0.90, 0.91, 0.92], [0.93, 0.941, 0.952])
+    assert clear.real is True
+    assert str(clear).startswith("The winner is better than the recipe's own values, by +3.10 points")
+
+
+def test_the_pairs_count_not_the_spread_of_each() -> None:
+    """Seeds that are good or bad for both are no doubt about the difference."""
+    verdict = judge([1, 2, 3], [0.70, 0.80, 0.90], [0.711, 0.81, 0.909])
+    assert verdict.real is True
+    assert judge([1, 2, 3], [0.90, 0.70, 0.80], [0.711, 0.81, 0.909]).real is False
+
+
+def test_worse_is_said_too() -> None:
+    assert "winner is worse" in str(judge([1, 2], [0.95, 0.96], [0.90, 0.9101]))
+
+
+def test_where_there_is_no_saying() -> None:
+    one = judge([1], [0.9], [0.95])
+    assert (one.low, one.real) == (None, None)
+    assert "says nothing about chance" in str(one)
+    same = judge([1, 2, 3], [0.9, 0.9, 0.9], [0.95, 0.95, 0.95])
+    assert same.real is None
+    assert "no spread" in str(same)

@@ -1,0 +1,59 @@
+"""Every registered model learns: its recipe on a slice of its data, and the answers are far above chance.
+
+Within a minute on two cores. Two networks are too large for a suite that people run often: `make test-slow` has them.
+"""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import capsnet
+from capsnet import models, recipes
+
+BUDGET = 120.0  # seconds of this process: a minute of two cores, whatever other programs do meanwhile
+
+# recipe, what the slice changes, and the least accuracy on examples that were not learnt from
+SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
+    "capsnet": ("mnist-fast", {"limit": 512, "batch_size": 16, "epochs": 2}, 0.5),
+    "capsnet-small": ("demo", {"limit": 2000, "batch_size": 50, "epochs": 2}, 0.8),
+    "baseline-cnn": ("baseline", {"limit": 480, "batch_size": 16, "epochs": 1}, 0.5),
+    "cnn-small": ("cnn-small", {"limit": 2000, "batch_size": 50, "epochs": 2}, 0.8),
+    "efficient-capsnet": ("efficient", {"limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
+    "matrix-capsnet": (
+        "matrix",
+        {
+            "model": "matrix-capsnet",
+            "limit": 240,
+            "batch_size": 2,
+            "epochs": 1,
+            "lr": 5e-3,
+            "schedule": "constant",
+        },
+        0.3,
+    ),
+    "matrix-capsnet-small": ("matrix", {"limit": 1000, "batch_size": 8, "epochs": 1}, 0.4),
+    "capsnet-image": ("images", {"data": "shapes", "limit": 300, "epochs": 4}, 0.6),
+    "text-capsnet": ("text", {"limit": 2000, "epochs": 3}, 0.6),
+    "text-cnn": ("text-baseline", {"limit": 2000, "epochs": 3}, 0.6),
+}
+LARGE = ("baseline-cnn", "matrix-capsnet")
+
+
+def test_no_model_is_left_out() -> None:
+    assert sorted(SLICES) == sorted(models.list_models())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in models.list_models()]
+)
+def test_far_above_chance_within_a_minute(name: str, tmp_path: Path) -> None:
+    recipe, changes, least = SLICES[name]
+    config = dataclasses.replace(recipes.get(recipe), tensorboard=False, eval_limit=300, **changes)
+    assert config.model == name
+    started = time.process_time()
+    result = capsnet.train(config, out=tmp_path, figures=False)
+    assert result.test.accuracy.value >= least
+    assert time.process_time() - started < BUDGET

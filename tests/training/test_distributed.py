@@ -1,0 +1,435 @@
+"""Many processes, for real: two of them under torchrun, on the CPU, over the loopback device.
+
+A start costs seconds, so most trainings are made in one (`together`), and each test looks at some of them.
+"""
+
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import capsnet
+from capsnet import cli
+from capsnet.training import Interrupted, TrainConfig, loop, objective
+from capsnet.training.run import JOB, Run, environment, open_together
+
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CAPSNET_TIMEOUT": "60"}
+MET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+SECONDS = 300  # more than any start needs on a busy machine
+LONG = {"epochs": 4, "batch_size": 5, "checkpoint_every": 7}  # 160 steps: time enough to be killed in
+
+
+def torchrun(given: dict, folder: Path, *flags: str, processes: int = 2) -> subprocess.Popen:
+    jobs = folder / "jobs.json"
+    jobs.write_text(json.dumps(given))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(processes)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *flags]
+    command += [str(Path(__file__).with_name("_together.py")), str(jobs)]
+    return subprocess.Popen(command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finish(process: subprocess.Popen) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun takes its processes with it
+        raise AssertionError(process.communicate(timeout=60)) from None
+
+
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen) -> None:
+    until = time.monotonic() + SECONDS
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def write(config: TrainConfig, path: Path) -> str:
+    path.write_text(config.to_json())
+    return str(path)
+
+
+def stopped_after(steps: int, config: TrainConfig, out: Path) -> None:
+    """Leave the folder of a run that one process had to stop."""
+    from tests.training.test_loop import stop_after
+
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, steps)
+        with pytest.raises(Interrupted):
+            capsnet.train(config, out=out, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def configs(idx_folder: Path) -> dict[str, TrainConfig]:
+    """What is trained by one process and by two. 200 examples: in batches of 51 the last one has 47."""
+    plain = TrainConfig(
+        recipe="quick",
+        model="capsnet",
+        model_options={"conv_channels": 4, "primary_types": 2, "decoder_widths": [8, 9]},
+        data=f"mnist:{idx_folder}",
+        epochs=2,
+        batch_size=51,
+        lr=5e-3,
+        schedule="one-cycle",
+        augment=capsnet.data.Augment(shift=1),
+        ema=0.5,
+        checkpoint_every=3,
+        tensorboard=False,
+    )
+    efficient = {"channels": [2, 2, 2, 8], "decoder_widths": [8, 9]}
+    # its growing margin counts steps, not micro-batches; EM lets rounding errors grow too far to compare
+    matrix = {"widths": [2, 2, 2, 2], "margin_steps": 3, "routing": "dynamic"}
+    few = {"batch_size": 3, "limit": 7, "clip": 0.1}  # 3 + 3 + 1: the second process has nothing in the last batch
+    change = dataclasses.replace
+    return {
+        "plain": plain,
+        "weighted": change(plain, class_weights=True, limit=95, weight_decay=0.01, optimizer="adamw"),
+        "accumulated": change(plain, accumulate=4),
+        "few": change(plain, **few),
+        "few-accumulated": change(plain, **few, accumulate=3),
+        "matrix": change(
+            plain, model="matrix-capsnet-small", model_options=matrix, limit=40, batch_size=7, accumulate=2
+        ),
+        "pairs": change(plain, data=f"multimnist:{idx_folder}", limit=30, eval_limit=20, batch_size=7, augment=NOTHING),
+        "normed": change(plain, model="efficient-capsnet", model_options=efficient, limit=40, batch_size=7),
+        "bf16": change(plain, precision="bf16"),
+        "long": change(plain, **LONG),
+    }
+
+
+NOTHING = capsnet.data.Augment()
+ALIKE = ["plain", "weighted", "accumulated", "few", "few-accumulated", "matrix", "pairs"]  # no BatchNorm in them
+
+
+@pytest.fixture(scope="module")
+def together(configs: dict[str, TrainConfig], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of runs by two processes; beside them what each process ended with."""
+    folder = tmp_path_factory.mktemp("together")
+    jobs = [{"config": write(c, folder / f"{n}.config"), "out": str(folder / n)} for n, c in configs.items()]
+    stopped_after(5, configs["plain"], folder / "alone-first")
+    plain, single = jobs[0]["config"], dataclasses.replace(configs["few"], batch_size=1)
+    jobs += [
+        {"config": plain, "out": str(folder / "alone-first"), "resume": "auto"},
+        {"config": plain, "out": str(folder / "alone-later"), "stop": [1, 5], "fails": True},
+        {"config": write(single, folder / "single.config"), "out": str(folder / "single"), "fails": True},
+        {"config": plain, "out": str(folder / "plain"), "fails": True},  # it is not empty
+    ]
+    process = torchrun({"jobs": jobs}, folder)
+    said, complaints = finish(process)
+    assert process.returncode != 0  # the last job's error is the main process's: the other leaves without a word
+    (folder / "stdout.txt").write_text(said)
+    (folder / "stderr.txt").write_text(complaints)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(configs: dict[str, TrainConfig], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same runs by one process, except that it computes each batch in one go."""
+    folder = tmp_path_factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "RECORD_EVERY", 1)
+        for name in ALIKE:
+            config = dataclasses.replace(configs[name], accumulate=1)
+            capsnet.train(config, out=folder / name, device="cpu", figures=False)
+    return folder
+
+
+def curve(folder: Path) -> list[dict]:
+    """Every line of the metrics, but for what kind it is and the clock."""
+    return [{k: v for k, v in line.items() if k not in ("kind", "images_per_second")} for line in Run(folder).records()]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_two_processes_are_one(name: str, together: Path, alone: Path) -> None:
+    """Losses, gradient norms and learning rates of every step; validation; all metrics of the test split."""
+    ours, theirs = curve(together / name), curve(alone / name)
+    assert len(ours) == len(theirs) > 2
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(other, rel=2e-4, abs=1e-6)
+    results = [json.loads((folder / name / "results.json").read_text()) for folder in (together, alone)]
+    assert results[0]["per_class"] == results[1]["per_class"]
+    errors = [result.get("reconstruction_error", 0.0) for result in results]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", [*ALIKE, "normed", "bf16", "long", "alone-first"])
+def test_all_processes_end_with_the_same(name: str, together: Path) -> None:
+    """Weights, statistics of BatchNorm and their averages; the metrics, made of both processes' halves."""
+    first, second = (json.loads((together / f"{name}.{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
+    assert first[1]["n"] == (20 if name == "pairs" else 60)
+
+
+def test_evaluation_is_the_same_to_the_last_bit(together: Path) -> None:
+    """What two processes measured with the weights that one has saved: each example once."""
+    metrics = capsnet.evaluate(together / "plain").metrics
+    assert metrics == json.loads((together / "plain.1.json").read_text())[1]
+
+
+def test_resumed_by_another_number_of_processes(together: Path, alone: Path, configs: dict[str, TrainConfig]) -> None:
+    for rank in (0, 1):  # one process was told to stop, both did, at the same step
+        assert "--resume" in (together / f"alone-later.{rank}.txt").read_text()
+    assert torch.load(together / "alone-later" / "checkpoint.pt", weights_only=True)["step"] == 5
+    capsnet.train(configs["plain"], resume=together / "alone-later", device="cpu", figures=False)
+    expected = Run(alone / "plain").records("epoch")
+    for name in ("alone-first", "alone-later"):
+        for mine, other in zip(Run(together / name).records("epoch"), expected, strict=True):
+            assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=1e-5)
+        results = [json.loads((f / "results.json").read_text()) for f in (together / name, alone / "plain")]
+        assert results[0]["accuracy"] == results[1]["accuracy"]
+
+
+def test_what_is_wrong_is_said_once(together: Path) -> None:
+    for rank in (0, 1):
+        assert "2 processes cannot share a batch of 1" in (together / f"single.{rank}.txt").read_text()
+    assert "not empty" in (together / "plain.0.txt").read_text()  # the main process's to say
+    assert not (together / "plain.1.txt").exists()
+
+
+def test_the_others_are_quiet(together: Path) -> None:
+    """Not a line on the screen but those of torchrun itself, about the last job."""
+    assert (together / "stdout.txt").read_text() == ""
+    complaints = (together / "stderr.txt").read_text()
+    assert "capsnet/" not in complaints
+    assert "Warning" not in complaints
+    assert json.loads((together / "plain" / "env.json").read_text())["processes"] == 2
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_lower_precision_learns_nearly_the_same(
+    precision: str, configs: dict[str, TrainConfig], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECORD_EVERY", 1)
+    config = dataclasses.replace(configs["plain"], precision=precision)
+    capsnet.train(config, out=tmp_path / "run", device="cpu", figures=False)
+    ours, theirs = (Run(folder).records("epoch")[-1]["train_loss"] for folder in (tmp_path / "run", alone / "plain"))
+    assert ours != theirs
+    assert ours == pytest.approx(theirs, rel=0.02)
+
+
+def test_micro_batches_add_up(tiny: capsnet.Model, quick: TrainConfig) -> None:
+    """The gradient itself, in float64, where nothing but the order of sums differs."""
+    model = tiny.double().train()
+    batch = capsnet.data.Batch(torch.rand(7, 1, 20, 22).double(), torch.arange(7) % 3, torch.arange(7))
+    weights, scaler = torch.tensor([0.5, 1.0, 2.0]).double(), torch.amp.GradScaler("cpu", enabled=False)
+    gradients = []
+    for parts in (1, 3, 7):
+        config = dataclasses.replace(quick, accumulate=parts)
+        model.zero_grad()
+        whole = objective.Objective(model, "fp32")
+        losses = objective.backward(config, whole, model, scaler, batch, objective.Piece(7, 7), weights, 0)
+        gradients.append([losses["loss"], *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    for other in gradients[1:]:
+        assert other[0] == pytest.approx(gradients[0][0], rel=1e-6)
+        for mine, first in zip(other[1:], gradients[0][1:], strict=True):
+            torch.testing.assert_close(mine, first)
+
+
+def test_a_killed_process_is_restarted_and_nothing_is_lost(
+    configs: dict[str, TrainConfig], together: Path, tmp_path: Path
+) -> None:
+    job = {"config": write(configs["long"], tmp_path / "long.config"), "out": str(tmp_path / "run")}
+    process = torchrun({"jobs": [job]}, tmp_path, "--max-restarts", "2")
+    pid = tmp_path / "jobs.1.pid"
+    wait_for(lambda: (tmp_path / "run" / "checkpoint.pt").is_file() and pid.is_file(), process)
+    victim = int(pid.read_text())
+    os.kill(victim, signal.SIGKILL)
+    finish(process)
+    assert process.returncode == 0
+    assert int(pid.read_text()) != victim
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path / "run", together / "long")]
+    assert weights[0] == weights[1]
+    assert curve(tmp_path / "run") == curve(together / "long")
+
+
+def test_a_failing_process_ends_the_job_with_its_own_error(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
+    config = write(dataclasses.replace(configs["long"], epochs=10_000), tmp_path / "long.json")
+    command = ["train", config, "--out", str(tmp_path / "run"), "--device", "cpu"]
+    process = torchrun({"command": command, "breaks": 3}, tmp_path)
+    wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").is_file(), process)
+    started = time.monotonic()
+    said, complaints = finish(process)
+    assert time.monotonic() - started < 40
+    assert process.returncode != 0
+    assert complaints.count("capsnet: rank 1 of 2: the cable is loose") == 1
+    assert said.count("2 processes, global batch 5 = 2 or 3 each, learning rate 0.005 as given (not scaled)") == 1
+    assert "capsnet: rank 1 of 2: lost touch" not in complaints
+
+
+def test_a_signal_stops_all_of_them_politely(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
+    endless = dataclasses.replace(configs["long"], epochs=10_000, checkpoint_every=10**6)
+    config, out = write(endless, tmp_path / "long.json"), tmp_path / "run"
+    process = torchrun({"command": ["train", config, "--out", str(out), "--device", "cpu"]}, tmp_path)
+    wait_for(lambda: (out / "metrics.jsonl").is_file() and len(Run(out).records()) > 3, process)
+    process.send_signal(signal.SIGTERM)
+    _, complaints = finish(process)
+    assert complaints.count("capsnet: stopped; go on with") == 1
+    assert "lost touch" not in complaints
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["step"] == Run(out).records()[-1]["step"]
+
+
+def test_a_second_sigterm_does_not_lose_the_step() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with loop.stop_politely() as stopped:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stopped()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL  # the second Ctrl-C kills
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
+    patch.setenv("TORCHELASTIC_RUN_ID", name)
+    patch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+
+
+def test_a_job_takes_up_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its id: an agent that has come later has counted no restarts."""
+    out = tmp_path / "run"
+    assert open_together(quick, tmp_path / "alone", "no").folder
+    assert not (tmp_path / "alone" / JOB).exists()
+    as_job(monkeypatch, "one")
+    assert open_together(quick, out, "no").folder == out
+    assert open_together(quick, out, "no").folder == out
+    for name, restarts in (("two", 0), ("two", 1), ("none", 1)):  # refused, and refused again when restarted
+        as_job(monkeypatch, name, restarts)
+        with pytest.raises(ValueError, match="not empty"):
+            open_together(quick, out, "no")
+    assert open_together(quick, out, "auto").folder == out  # now it is this one's
+    assert open_together(quick, out, "no").folder == out
+    (out / "results.json").write_text("{}")
+    with pytest.raises(ValueError, match="not empty"):
+        open_together(quick, out, "no")
+
+
+def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known by its agent, once that has counted a restart; with no --out it finds its folder among others."""
+    monkeypatch.chdir(tmp_path)
+    other = open_together(quick, None, "no").folder
+    as_job(monkeypatch, "none")
+    mine = open_together(quick, None, "no").folder
+    assert mine != other
+    later = open_together(quick, None, "no").folder  # another start from the same shell
+    (later / JOB).write_text("elsewhere:1\n")
+    as_job(monkeypatch, "none", 1)
+    assert open_together(quick, None, "no").folder == mine
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert open_together(quick, None, "no").folder not in (mine, other, later)
+
+
+def test_a_finished_job_leaves_no_note(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_job(monkeypatch, "one")
+    stopped_after(1, quick, tmp_path / "run")
+    assert (tmp_path / "run" / JOB).read_text() == "one\n"
+    capsnet.train(quick, out=tmp_path / "run", device="cpu", figures=False)
+    assert not (tmp_path / "run" / JOB).exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("postgresql://me:secret@h/db", "postgresql://me:***@h/db"),
+        ("postgresql://:secret@h/db", "postgresql://:***@h/db"),
+        ("--storage=postgresql://me:p@ss:w@h/db", "--storage=postgresql://me:***@h/db"),
+        ("postgresql://me@corp:secret@h/db", "postgresql://me@corp:***@h/db"),
+        ("sqlite:////tmp/a@b.db", "sqlite:////tmp/a@b.db"),
+        ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
+    ],
+)
+def test_passwords_are_not_recorded(word: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["capsnet", word])
+    assert environment(torch.device("cpu"))["command"] == shlex.join(["capsnet", told])
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR and MASTER_PORT not set: start with torchrun"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number, got 'two'"),
+        ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "RANK must lie in 0..1"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}, "did not all meet at"),
+        ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}, "did not all meet at"),
+        (MET | {"MASTER_PORT": "99999"}, "MASTER_PORT must lie in 0..65535, got 99999"),
+        (MET | {"MASTER_PORT": "http"}, "MASTER_PORT must be a whole number, got 'http'"),
+        (MET | {"CAPSNET_TIMEOUT": "inf"}, "CAPSNET_TIMEOUT must be a number of seconds above 0, at most 1000000, got"),
+        (MET | {"CAPSNET_TIMEOUT": "nan"}, "CAPSNET_TIMEOUT must be a number of seconds"),
+        (MET | {"CAPSNET_TIMEOUT": "abc"}, "got 'abc'"),
+        (MET | {"CAPSNET_TIMEOUT": "0"}, "got '0'"),
+    ],
+)
+def test_a_world_that_does_not_fit(
+    environment: dict[str, str],
+    message: str,
+    configs: dict[str, TrainConfig],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in ({"CAPSNET_TIMEOUT": "1"} | environment).items():
+        monkeypatch.setenv(name, value)
+    config = write(configs["plain"], tmp_path / "plain.json")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["train", config, "--out", str(tmp_path / "run"), "--device", "cpu"])
+    assert left.value.code == 2
+    complaint = capsys.readouterr().err
+    assert message in complaint
+    assert complaint.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_world_of_one_is_no_world(
+    configs: dict[str, TrainConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    capsnet.train(configs["few"], out=tmp_path / "run", device="cpu", figures=False)
+    assert not torch.distributed.is_initialized()
+
+
+def test_more_parts_than_examples_are_refused(quick: TrainConfig) -> None:
+    with pytest.raises(ValueError, match="a batch of 50 cannot be computed in 51 parts"):
+        dataclasses.replace(quick, accumulate=51)
+
+
+def test_compiling_that_fails_is_explained(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Exception):
+        """Looks like one of torch.compile's own."""
+
+    Refused.__module__ = "torch._inductor.exc"
+
+    def refuse(*arguments: object) -> None:
+        raise Refused("no compiler here\nand a long story")
+
+    monkeypatch.setattr(objective.Objective, "compile", lambda self: None)
+    monkeypatch.setattr(objective.Objective, "forward", refuse)
+    with pytest.raises(ValueError, match=r"^torch\.compile failed \(no compiler here\): train without --compile$"):
+        capsnet.train(quick, out=tmp_path / "run", device="cpu", compile=True)
+
+
+@pytest.mark.slow
+def test_compiled_training_is_the_same(configs: dict[str, TrainConfig], alone: Path, tmp_path: Path) -> None:
+    capsnet.train(configs["plain"], out=tmp_path / "run", device="cpu", compile=True, figures=False)
+    ours, theirs = (Run(folder).records("epoch") for folder in (tmp_path / "run", alone / "plain"))
+    assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
+
+
+def test_the_forecast_starts_at_what_was_measured() -> None:
+    from benchmarks.scaling import Cluster, exchange, forecast
+
+    cluster = Cluster(step_ms=10, batch=128, gradient_mb=100)
+    assert forecast(cluster, 1, 128).images_per_second == pytest.approx(12_800)
+    assert exchange(cluster, 2, 100) == pytest.approx(100 / 200 + 2 * 0.005)  # once over the wire, two hops
+    shares = [forecast(cluster, 2**k, 128).efficiency for k in range(11)]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0 < share <= 1 for share in shares)
