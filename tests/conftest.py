@@ -1,5 +1,6 @@
 """What all tests share: quiet hypothesis deadlines (the machines are noisy) and a small, fast model."""
 
+import signal
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import capsnet
 
 # the tensors of a test are small: a second thread costs more than it brings, most of all on busy machines
 torch.set_num_threads(1)
+# a shell starts its background jobs with Ctrl-C ignored, and that is inherited: here it is as in the foreground
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("capsnet", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("capsnet")
 

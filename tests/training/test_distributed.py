@@ -324,7 +324,7 @@ def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: p
     (later / JOB).write_text("elsewhere:1\n")
     as_job(monkeypatch, "none", 1)
     assert open_together(quick, None, "no").folder == mine
-    monkeypatch.setattr(os, "getppid", lambda: 1)
+    monkeypatch.setattr(os, "getppid", lambda: 2**30)  # no process has that number
     assert open_together(quick, None, "no").folder not in (mine, other, later)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 60  # seconds that a process waits for another one's write
 ANSWER = 10  # seconds that a server has to answer
+CREATED = 20  # seconds within which a storage that others are just creating or recovering must be there
+PASSING = ("already exists", "database is locked")  # SQLite's recovery after a kill does not wait by itself
 ABOUT = "capsnet"  # under which a study says what it is a study of
 KINDS = "sqlite:///PATH, journal:PATH or postgresql://USER@HOST/DATABASE"
 
@@ -55,14 +57,16 @@ def open_storage(storage: str) -> "optuna.storages.BaseStorage":
     kind, _, rest = storage.partition(":")
     if not rest or not kind.partition("+")[0].isalnum() or (kind != "journal" and not rest.startswith("//")):
         raise ValueError(f"a storage is {KINDS}, got {masked(storage)!r}")
-    for attempt in range(8):
+    until = time.monotonic() + CREATED
+    while True:
         try:
             if kind == "journal":
                 return _open_journal(optuna, Path(rest))
             return _open_database(optuna, storage)
         except (SQLAlchemyError, sqlite3.Error, ImportError, RuntimeError, ValueError, OSError) as error:
-            together = isinstance(error, IntegrityError) or "already exists" in str(error)
-            if together and attempt < 7:  # another process is creating the same tables: they will be there
+            # another process is creating the same tables, or picking up after one that was killed: wait for it
+            together = isinstance(error, IntegrityError) or any(sign in str(error) for sign in PASSING)
+            if together and time.monotonic() < until:
                 time.sleep(0.1 + 0.2 * random.random())
                 continue
             reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
@@ -70,7 +74,6 @@ def open_storage(storage: str) -> "optuna.storages.BaseStorage":
                 driver = "pip install 'capsnet[search]'" if kind == "postgresql" else "see SQLAlchemy's documentation"
                 reason = f"the driver for {kind} is not installed: {driver}"
             raise ValueError(f"the storage {masked(storage)} cannot be used: {reason}") from None
-    raise AssertionError
 
 
 def _open_journal(optuna: Any, path: Path) -> "optuna.storages.BaseStorage":
