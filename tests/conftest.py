@@ -56,7 +56,7 @@ def idx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def quick(idx_folder: Path) -> capsnet.TrainConfig:
     """A run of two epochs and eight steps that takes about a second."""
     return capsnet.TrainConfig(

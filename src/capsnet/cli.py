@@ -66,7 +66,7 @@ def train(arguments: Sequence[str]) -> None:
     say(f"\ntest accuracy  {result.test.accuracy}")
     say(f"everything is in  {folder}  (start with README.md and figures/)\n")
     say("try next:")
-    if isinstance(result.model, models.TextModel):
+    if result.model.takes_texts:
         say(f"  {program('capsnet')} predict TEXT --model {folder}       # any text, in quotes")
     else:
         say(f"  {program('capsnet')} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")

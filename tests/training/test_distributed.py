@@ -69,22 +69,9 @@ def stopped_after(steps: int, config: TrainConfig, out: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def configs(idx_folder: Path) -> dict[str, TrainConfig]:
+def configs(quick: TrainConfig, idx_folder: Path) -> dict[str, TrainConfig]:
     """What is trained by one process and by two. 200 examples: in batches of 51 the last one has 47."""
-    plain = TrainConfig(
-        recipe="quick",
-        model="capsnet",
-        model_options={"conv_channels": 4, "primary_types": 2, "decoder_widths": [8, 9]},
-        data=f"mnist:{idx_folder}",
-        epochs=2,
-        batch_size=51,
-        lr=5e-3,
-        schedule="one-cycle",
-        augment=capsnet.data.Augment(shift=1),
-        ema=0.5,
-        checkpoint_every=3,
-        tensorboard=False,
-    )
+    plain = dataclasses.replace(quick, batch_size=51)
     efficient = {"channels": [2, 2, 2, 8], "decoder_widths": [8, 9]}
     # its growing margin counts steps, not micro-batches; EM lets rounding errors grow too far to compare
     matrix = {"widths": [2, 2, 2, 2], "margin_steps": 3, "routing": "dynamic"}

@@ -97,7 +97,13 @@ def see(picture: Bytes, model: Model, centre: bool) -> tuple[Bytes, bool]:
 
 
 def read_upload(content: bytes, model: Model, centre: bool) -> Bytes:
-    """A stranger's file as the network sees it, with Pillow's own limits on and ours before any pixel is decoded."""
+    """A stranger's file as the network sees it."""
+    with open_picture(content) as image:
+        return quantise(preparation(model, centre)(image))
+
+
+def open_picture(content: bytes) -> Image.Image:
+    """A stranger's file, with Pillow's own limits on and ours before any pixel is decoded."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our limit is below
@@ -108,11 +114,10 @@ def read_upload(content: bytes, model: Model, centre: bool) -> Bytes:
         raise ValueError(f"the picture is too large: at most {MOST_PIXELS:,} pixels") from None
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
         raise ValueError(f"the picture is damaged or incomplete ({error})") from None
-    with image:
-        if image.width * image.height > MOST_PIXELS:
-            size = f"{image.width} x {image.height}"
-            raise ValueError(f"the picture is too large: {size}, at most {MOST_PIXELS:,} pixels are taken")
-        return quantise(preparation(model, centre)(image))
+    if image.width * image.height > MOST_PIXELS:
+        size = f"{image.width} x {image.height}"
+        raise ValueError(f"the picture is too large: {size}, at most {MOST_PIXELS:,} pixels are taken")
+    return image
 
 
 def preparation(model: Model, centre: bool) -> Preprocess:

@@ -3,20 +3,16 @@
 What the page asks may change with the page; this does not. docs/serving.md describes it.
 """
 
-import io
-import struct
-import warnings
 from typing import Annotated, Any
 
 import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from PIL import Image, UnidentifiedImageError
 from pydantic import ValidationError
 from torch import Tensor
 
 from capsnet.explorer._batching import Batcher, Busy, Limits
-from capsnet.explorer._pictures import FORMATS, MOST_PIXELS, Unsupported, to_bytes
+from capsnet.explorer._pictures import open_picture, to_bytes
 from capsnet.explorer._studio import Exhibit, Studio, write
 from capsnet.explorer._wire import Answer, Pixels, Problem
 from capsnet.inference import PRESENT, preprocessing_of
@@ -106,7 +102,7 @@ def _prepared(content: bytes, kind: str, exhibit: Exhibit) -> Tensor:
     """A stranger's picture as the network takes it, as ``capsnet.predict`` prepares it."""
     prepare = preprocessing_of(exhibit.model)
     if kind != "application/json":
-        with _opened(content) as image:
+        with open_picture(content) as image:
             return prepare(image)
     try:
         pixels = Pixels.model_validate_json(content)
@@ -116,23 +112,6 @@ def _prepared(content: bytes, kind: str, exhibit: Exhibit) -> Tensor:
             raise ValueError(f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}") from None
         raise RequestValidationError([first | {"loc": ("body", *first["loc"])}]) from None
     return prepare(to_bytes(pixels, "image"))
-
-
-def _opened(content: bytes) -> Image.Image:
-    """The limits are checked before any pixel is decoded."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our limit is below
-            image = Image.open(io.BytesIO(content), formats=FORMATS)
-    except UnidentifiedImageError:
-        raise Unsupported(f"this is not a picture: the formats are {', '.join(FORMATS)}") from None
-    except Image.DecompressionBombError:
-        raise ValueError(f"the picture is too large: at most {MOST_PIXELS:,} pixels") from None
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
-        raise ValueError(f"the picture is damaged or incomplete ({error})") from None
-    if image.width * image.height > MOST_PIXELS:
-        raise ValueError(f"the picture is too large: {image.width} x {image.height}, at most {MOST_PIXELS:,} pixels")
-    return image
 
 
 def _told(exhibit: Exhibit, lengths: list[float], poses: Any, threshold: float) -> Response:

@@ -9,7 +9,7 @@ import torch
 from capsnet import metrics
 from capsnet.data import Dataset
 from capsnet.inference import OFFSETS, Evaluation, evaluating, sweep_dimensions
-from capsnet.models import Model, Output, TextModel
+from capsnet.models import Model, Output
 from capsnet.training import figures
 from capsnet.training.checkpoint import State
 from capsnet.training.config import TrainConfig
@@ -105,7 +105,7 @@ def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, dra
             "## Use it",
             "",
             f"    capsnet evaluate {folder}",
-            f"    capsnet predict {'TEXT' if isinstance(model, TextModel) else 'IMAGE'} --model {folder}",
+            f"    capsnet predict {'TEXT' if model.takes_texts else 'IMAGE'} --model {folder}",
             *board,
             "",
             "`config.json` is the whole configuration, `env.json` the machine and the versions, `metrics.jsonl` every "
