@@ -77,6 +77,33 @@ def efficient() -> TrainConfig:
     )
 
 
+def multimnist_efficient() -> TrainConfig:
+    """Two overlapping digits with Efficient-CapsNet, twice as many primary capsules: behind `capsnet-multimnist`."""
+    return dataclasses.replace(
+        efficient(),
+        data="multimnist",
+        model_options={"channels": [32, 64, 64, 256], "strides": [1, 2, 1, 2]},
+        epochs=20,
+        augment=Augment(),
+    )
+
+
+def affine() -> TrainConfig:
+    """Digits that are only ever shifted, to be tested on turned and sheared ones: behind `capsnet-affine`."""
+    return dataclasses.replace(
+        efficient(),
+        data="expanded-mnist",
+        model_options={"strides": [1, 2, 1, 2]},
+        decoder=False,
+        augment=Augment(),
+    )
+
+
+def affine_cnn() -> TrainConfig:
+    """The convolutions of `affine` with a linear layer instead of capsules, trained the same way."""
+    return dataclasses.replace(affine(), model="efficient-cnn", decoder=None)
+
+
 def matrix() -> TrainConfig:
     """Matrix capsules with EM routing at CPU widths, on MNIST: two iterations, a growing margin."""
     return TrainConfig(
@@ -127,6 +154,9 @@ _RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "multimnist": multimnist,
     "fashion": fashion,
     "efficient": efficient,
+    "multimnist-efficient": multimnist_efficient,
+    "affine": affine,
+    "affine-cnn": affine_cnn,
     "matrix": matrix,
     "images": images,
     "text": text,

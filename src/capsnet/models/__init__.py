@@ -36,6 +36,19 @@ register(
     "Efficient-CapsNet: 16 primary capsules, self-attention routing, 161,824 parameters before the decoder",
 )
 register(
+    "efficient-cnn",
+    CNN,
+    "the convolutions of efficient-capsnet with a linear layer instead of capsules: its plain twin",
+    channels=(32, 64, 64, 128),
+    kernel_sizes=(5, 3, 3, 3),
+    strides=(1, 1, 1, 2),
+    widths=(),
+    batch_norm=True,
+    padded=False,
+    dropout=0.0,
+    init="he",
+)
+register(
     "capsnet-image", ImageCapsNet, "capsules on a residual stem, convolutional decoder: for photos up to 224 x 224"
 )
 register("matrix-capsnet", MatrixCapsNet, "matrix capsules: 4x4 poses, convolutional capsules, EM routing, full width")

@@ -11,13 +11,16 @@ from capsnet.models.base import Count, Loss, Model, Output
 
 
 class CNN(Model):
-    """Convolutions of stride 1 with SAME padding, fully connected layers, dropout, class scores.
+    """Convolutions with SAME padding, fully connected layers, dropout, class scores.
 
     The defaults are the paper's MNIST baseline: 5x5 x 256, 256, 128 without pooling, FC 328 and 192: 35,445,522
     parameters. ``pool`` adds 2x2 max-pooling after each convolution, as in the paper's MultiMNIST baseline.
     ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax). ``init`` is where
     the weights start: as PyTorch has it, or He et al.'s for ReLU, without which five layers on end hand on so little of
     their input that the large baseline stands still for its first hundred steps.
+
+    ``strides``, ``batch_norm`` (after each ReLU) and ``padded=False`` make the stem that of an Efficient-CapsNet, so
+    that a network with capsules on it and one without differ in nothing else.
     """
 
     def __init__(
@@ -32,20 +35,37 @@ class CNN(Model):
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5,
         multi_label: bool = False,
         init: Literal["torch", "he"] = "torch",
+        strides: tuple[Count, ...] | None = None,
+        batch_norm: bool = False,
+        padded: bool = True,
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         if len(channels) != len(kernel_sizes):
             raise ValueError(f"{len(channels)} convolutions but {len(kernel_sizes)} kernel sizes")
+        strides = strides or (1,) * len(channels)
+        if len(channels) != len(strides):
+            raise ValueError(f"{len(channels)} convolutions but {len(strides)} strides")
+        if padded and set(strides) - {1}:
+            raise ValueError(
+                f"convolutions that keep the size of their map have stride 1, got {strides}: set padded=False"
+            )
         self.multi_label = multi_label
         height, width = self.image_size
         blocks: list[nn.Module] = []
-        for inputs, outputs, kernel in zip((in_channels, *channels), channels, kernel_sizes, strict=False):
-            blocks += [nn.Conv2d(inputs, outputs, kernel, padding="same"), nn.ReLU()]
+        for (i, o), kernel, stride in zip(pairwise((in_channels, *channels)), kernel_sizes, strides, strict=True):
+            blocks += [nn.Conv2d(i, o, kernel, stride, padding="same" if padded else 0), nn.ReLU()]
+            if not padded:
+                height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            if batch_norm:
+                blocks.append(nn.BatchNorm2d(o))
             if pool:
                 blocks.append(nn.MaxPool2d(2))
                 height, width = height // 2, width // 2
         if min(height, width) < 1:
-            raise ValueError(f"images of {image_size[0]} x {image_size[1]} are too small to pool {len(channels)} times")
+            what = "pool" if pool and padded else "convolve"
+            raise ValueError(
+                f"images of {image_size[0]} x {image_size[1]} are too small to {what} {len(channels)} times"
+            )
         self.features = nn.Sequential(*blocks)
         sizes = ((channels[-1] if channels else in_channels) * height * width, *widths)
         dense = [m for i, o in pairwise(sizes) for m in (nn.Linear(i, o), nn.ReLU())]

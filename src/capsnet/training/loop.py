@@ -244,6 +244,7 @@ def end_epoch(
             weights = {name: t.detach().cpu().clone() for name, t in state.tested.state_dict().items()}
             state.best_score, state.best_epoch, state.best_weights = score, state.epoch, weights
     line |= {"lr": learning_rate(config, state.step - 1, total), "images_per_second": round(speed, 1)}
+    line["seconds"] = round(seconds, 1)  # of training; time to validate is not in it
     here.record(line)
     writer.epoch(line, state, validation)
     state.sums, state.seen, state.batch = {}, 0, 0

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -158,6 +159,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     words = [re.sub(r"(://[^:/]*):.*@", r"\1:***@", word) for word in sys.argv[1:]]  # no passwords in files
     return {
         "capsnet": _version.__version__,
+        "commit": commit(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
@@ -173,6 +175,24 @@ def environment(device: torch.device) -> dict[str, Any]:
         "command": shlex.join(["capsnet" if command == "__main__.py" else command, *words]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+def commit(package: Path = Path(__file__).parents[1]) -> str | None:
+    """The commit that the code lies in, marked if it was changed since; None for an installed package.
+
+    An environment may lie inside somebody else's repository: only files that git has in its own list count.
+    """
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        if not git("ls-files", "__init__.py"):
+            return None
+        return git("rev-parse", "HEAD")[:12] + (", changed since" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.TimeoutExpired):
+        return None  # no git here
 
 
 def _parse(line: str) -> dict[str, Any]:
