@@ -9,7 +9,7 @@ import torch
 import capsnet
 from capsnet import profiles
 from capsnet.data import ArrayDataset
-from capsnet.experiments import shipped_profile
+from capsnet.experiments import ship
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_shipped_names_are_what_the_rule_of_the_experiment_gives() -> None:
     profile = profiles.read("capsnet-small-mnist")
     assert profile is not None
     assert profile.names is not None
-    again = shipped_profile.name_dimensions(capsnet.load("capsnet-small-mnist"), each=20)
+    again = ship.name_dimensions(capsnet.load("capsnet-small-mnist"), each=20)
     pairs = [(a, b) for row, other in zip(profile.names, again, strict=True) for a, b in zip(row, other, strict=True)]
     assert sum(a is not None for a, _ in pairs) > 40
     assert sum(a == b for a, b in pairs) > 0.75 * len(pairs)

@@ -83,6 +83,39 @@ def test_the_kernel_is_as_large_as_the_map_and_one_image_can_train(size: tuple[i
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+def test_strides() -> None:
+    """At 40 x 40 with a stride in the second convolution too: 36, 17, 15, 7, and what is too small is said."""
+    model = small(image_size=(40, 40), strides=(1, 2, 1, 2), decoder=False)
+    assert isinstance(model, EfficientCapsNet)
+    assert model.features(torch.rand(2, 1, 40, 40)).shape[2:] == model.depthwise.kernel_size == (7, 7)
+    assert model(torch.rand(2, 1, 40, 40)).lengths.shape == (2, 10)
+    assert map_size(19, 19, (1, 2, 1, 2)) == (2, 2)
+    with pytest.raises(ValueError, match="at least 19 x 19"):
+        small(image_size=(18, 30), strides=(1, 2, 1, 2))
+
+
+def test_its_twin_has_the_same_convolutions_and_a_linear_layer() -> None:
+    """157,728 parameters with capsules, 193,418 without, and equal features from equal weights."""
+    options = {"image_size": (40, 40), "strides": (1, 2, 1, 2)}
+    capsules = capsnet.create_model("efficient-capsnet", **options, decoder=False).eval()
+    plain = capsnet.create_model("efficient-cnn", **options).eval()
+    assert (capsules.num_parameters(), plain.num_parameters()) == (157_728, 193_418)
+    images = torch.rand(2, 1, 40, 40)
+    assert isinstance(capsules, EfficientCapsNet)
+    assert isinstance(plain, capsnet.models.CNN)
+    plain.features.load_state_dict(capsules.features.state_dict())
+    torch.testing.assert_close(plain.features(images), capsules.features(images))
+
+
+def test_strides_of_a_plain_network_are_checked() -> None:
+    with pytest.raises(ValueError, match="4 convolutions but 3 strides"):
+        capsnet.create_model("efficient-cnn", strides=(1, 2, 1))
+    with pytest.raises(ValueError, match="padded=False"):
+        capsnet.create_model("efficient-cnn", padded=True)
+    with pytest.raises(ValueError, match="too small to convolve 4 times"):
+        capsnet.create_model("efficient-cnn", image_size=(10, 10))
+
+
 @pytest.mark.parametrize("routing", capsnet.routing.list_routings())
 def test_any_routing(routing: str) -> None:
     assert small(routing=routing).eval()(torch.rand(2, 1, 28, 28)).lengths.shape == (2, 10)

@@ -49,6 +49,32 @@ def test_every_shipped_model_loads_and_says_what_it_is(name: str) -> None:
     assert model(torch.zeros(1, model.in_channels, *model.image_size)).lengths.shape == (1, model.num_classes)
 
 
+FINAL = [n for n in capsnet.list_weights() if "slice" in weights.read_metadata(weights.resolve(n))["card"]]
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_every_final_model_is_as_good_as_its_card_says_on_a_slice(name: str) -> None:
+    """The same number of right answers on the first 500 test examples; `capsnet evaluate NAME` counts all of them."""
+    model = capsnet.load(name)
+    few = capsnet.data.load(model.card["data"], "test").subset(range(model.card["slice"]["n"]))
+    result = capsnet.evaluate(model, few)
+    assert round(result.accuracy.value * len(few)) == model.card["slice"]["right"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FINAL)
+def test_every_final_model_is_as_good_as_its_card_says(name: str) -> None:
+    for spec, share in (model := capsnet.load(name)).card["tests"].items():
+        assert capsnet.evaluate(model, spec).accuracy._asdict() == pytest.approx(share)
+
+
+def test_all_shipped_models_together_are_small_and_each_has_a_card() -> None:
+    files = [weights.resolve(name) for name in capsnet.list_weights()]
+    assert sum(file.stat().st_size for file in files) < 40e6
+    for file in files:
+        assert file.with_suffix(".md").read_text().startswith(f"# {file.stem}\n")
+
+
 def test_missing_and_misspelt_names(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no model 'capsnet-small-mnst'.*'capsnet-small-mnist'"):
         capsnet.load("capsnet-small-mnst")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from capsnet._files import write_atomically
+from capsnet.experiments._boxed import boxed
 from capsnet.experiments._html import machine, minutes
 from capsnet.experiments._report import read_measure
 from capsnet.experiments._reproduce import EXPERIMENTS
@@ -60,10 +61,12 @@ def render(docs: Path) -> str:
     """The page, from the files in DOCS/results alone."""
     documents = [read(path) for name in EXPERIMENTS if (path := docs / "results" / f"{name}.json").is_file()]
     missing = [name for name in EXPERIMENTS if not (docs / "results" / f"{name}.json").is_file()]
-    contents = [f"- [{d['title']}](#{anchor(d['name'])}) ({d['budget']})" for d in documents]
+    weights = boxed()
+    contents = ["- [Trained weights in the box](#weights)"] if weights else []
+    contents += [f"- [{d['title']}](#{anchor(d['name'])}) ({d['budget']})" for d in documents]
     if missing:
         contents.append(f"- not run yet: {', '.join(missing)}")
-    return "\n".join([PREFACE, *contents, "", *(section(d) for d in documents)])
+    return "\n".join([PREFACE, *contents, "", *weights, *(section(d) for d in documents)])
 
 
 def section(document: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Trained weights: save, load, and the models that ship with the package."""
 
 from capsnet.weights._format import load_file, read_metadata, save
-from capsnet.weights._resolve import ensemble, list_weights, load, resolve, transfer
+from capsnet.weights._resolve import SHIPPED, ensemble, list_weights, load, resolve, transfer
 
-__all__ = ["ensemble", "list_weights", "load", "load_file", "read_metadata", "resolve", "save", "transfer"]
+__all__ = ["SHIPPED", "ensemble", "list_weights", "load", "load_file", "read_metadata", "resolve", "save", "transfer"]

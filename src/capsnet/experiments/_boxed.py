@@ -1,0 +1,62 @@
+"""The trained weights in the box as a section of docs/RESULTS.md: every number from the card in its file."""
+
+from typing import Any
+
+from capsnet import weights
+from capsnet.experiments.ship import command
+from capsnet.metrics import Proportion
+
+PROTOCOL = """Choices (architecture, learning rate, schedule, augmentation, epochs) were made on the 10,000 validation
+digits, or taken over from an earlier network for which they had been made so; [docs/weights.md](weights.md) tells
+which, and what was tried. A final run trains on all 60,000 digits, keeps its last epoch, and is tested once. Every
+final run is in the table, none was dropped. What ships is rounded to float16, and the numbers are those of what
+ships: `capsnet evaluate NAME` gives them again. Brackets are 95 % intervals."""
+
+# what the literature has for the same task, in per cent of error, and whose it is
+PUBLISHED: dict[str, tuple[float, str]] = {
+    "capsnet-mnist": (0.25, "0.25 ± 0.005 (Sabour et al. 2017)"),
+    "efficient-mnist": (0.26, "0.26 (Mazzia et al. 2021, epoch chosen on the test set)"),
+    "capsnet-multimnist": (5.2, "5.2 (Sabour et al. 2017)"),
+    "capsnet-affine": (21.0, "21 (Sabour et al. 2017); best 1.9"),
+    "capsnet-affine-cnn": (34.0, "34 (their CNN, 35 M parameters)"),
+}
+
+
+def boxed() -> list[str]:
+    """The lines of the section; none if nothing final ships."""
+    cards = {name: weights.read_metadata(weights.resolve(name))["card"] for name in weights.list_weights()}
+    final = {name: card for name, card in cards.items() if "origin" in card}
+    if not final:
+        return []
+    lines = ["## weights", "", "**Trained weights in the box**", "", PROTOCOL, ""]
+    lines += ["| name | test set | error, % (95 %) | published, % | minutes |", "|---|---|---|---|---|"]
+    for name, card in final.items():
+        for spec, share in card["tests"].items():
+            first = spec == card["data"]
+            published = PUBLISHED.get(name, (0, "-"))[1] if first else "-"
+            shown = f"`{name}`" if first else ""
+            time = f"{card['seconds'] / 60:.0f}" if first else ""
+            lines.append(f"| {shown} | `{spec}` | {percent(share)} | {published} | {time} |")
+    lines += ["", *(f"- {sentence}" for name, card in final.items() if (sentence := behind(name, card))), ""]
+    for name, card in final.items():
+        origin = card["origin"]
+        versions = f"capsnet {origin['capsnet']}, torch {origin['torch']}, Python {origin['python']}"
+        lines += [f"`{name}`: seed {card['seed']}, commit {origin['commit']}, {versions},"]
+        lines += [f"{origin['processor']}, {origin['threads']} thread(s), {origin['started']}:", ""]
+        lines += [f"    {command(origin['command'])}", ""]
+    return lines
+
+
+def percent(share: dict[str, Any]) -> str:
+    error = Proportion(**share).error
+    return f"{error.value:.2%} ({error.low:.2%} to {error.high:.2%})".replace("%", "").replace("  ", " ").strip()
+
+
+def behind(name: str, card: dict[str, Any]) -> str | None:
+    """A plain sentence where the published figure is better."""
+    if name not in PUBLISHED:
+        return None
+    error, published = 100 * Proportion(**card["test_accuracy"]).error.value, PUBLISHED[name][0]
+    if error <= published:
+        return None
+    return f"`{name}` is behind the published figure: {error:.2f} % against {published:g} %."

@@ -1,0 +1,165 @@
+"""From a finished final run to a model in the box: half-precision weights, a card, a profile.
+
+    python -m capsnet.experiments.ship runs/mine NAME [DATA ...]
+    python -m capsnet.experiments.ship --profile NAME
+
+The run has been tested once, at its end. What ships is the same network with its numbers rounded to float16, so the
+card has the accuracy of the *stored* numbers, and that of the run beside it where rounding moved it. DATA are further
+test sets; the first one given becomes what `capsnet evaluate NAME` tests on. The card goes into the file of weights
+(from where docs/RESULTS.md takes it) and, for people, beside it.
+
+The profile is what the explorer's sliders, their names and its gallery come from. Ranges, means and hard examples are
+`profiles.measure` on the test split; the dimensions are named by the rule of the experiment `perturb`, on validation
+digits. A model of several digits at once gets no names: its sweep would have to be measured over the other digit.
+"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+
+from capsnet import data, models, profiles, weights
+from capsnet._files import write_atomically
+from capsnet._names import check_name
+from capsnet.experiments import perturb
+from capsnet.inference import Evaluation, evaluate
+from capsnet.metrics import Proportion
+from capsnet.models import Model
+from capsnet.training.prepare import first
+from capsnet.training.run import CONFIG, ENV, RESULTS, Run
+
+EACH = 100  # digits of each class that are swept and measured
+SLICE = 500  # test examples that a quick test looks at
+SUMMARIES = {
+    "capsnet-mnist": "the paper's network, three routing iterations, with reconstruction, on MNIST",
+    "efficient-mnist": "Efficient-CapsNet, 161,824 parameters before the decoder, on MNIST",
+    "capsnet-multimnist": "two overlapping digits, each drawn by its own capsule: Efficient-CapsNet with 32 children",
+    "capsnet-affine": "Efficient-CapsNet on digits that were only shifted, tested on affine ones",
+    "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same convolutions, no capsules",
+    "matrix-mnist": "matrix capsules with EM routing at CPU widths, on MNIST",
+}
+ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor", "threads", "started")
+
+
+def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPPED) -> Path:
+    """Write weights and card of a finished run under a name."""
+    check_name("shipped model", name, SUMMARIES)
+    model, here = weights.load(run), Run(run)
+    config, env = (json.loads((run / file).read_text()) for file in (CONFIG, ENV))
+    at_its_end = json.loads((run / RESULTS).read_text())
+    file = weights.save(model, place / f"{name}.safetensors", dtype=torch.float16)
+    stored = weights.load(file)
+    specs = [*tested_on, config["data"]]
+    tests = {spec: measured(stored, spec, None) for spec in dict.fromkeys(specs)}
+    epochs = here.records("epoch")
+    stored.card = {
+        "summary": SUMMARIES[name],
+        "recipe": config["recipe"],
+        "data": specs[0],
+        "seed": config["seed"],
+        "epoch": at_its_end["epoch"],
+        "test_accuracy": tests[specs[0]].accuracy._asdict(),
+        "tests": {spec: result.accuracy._asdict() for spec, result in tests.items()},
+        "at_its_end": at_its_end.get("accuracy") or at_its_end["exact_match"],
+        "slice": {"n": SLICE, "right": round(measured(stored, specs[0], SLICE).accuracy.value * SLICE)},
+        "trained_on": {"data": config["data"], "split": config["train_on"], "augment": config["augment"]},
+        "seconds": round(sum(line["seconds"] for line in epochs)),
+        "origin": {key: env[key] for key in ORIGIN},
+    }
+    weights.save(stored, file, dtype=torch.float16)
+    write_atomically(file.with_suffix(".md"), page(name, stored))
+    return file
+
+
+def measured(model: Model, spec: str, limit: int | None) -> Evaluation:
+    """A model on (the first of) a test split."""
+    return evaluate(model, first(data.load(spec, "test"), limit), progress=True)
+
+
+def page(name: str, model: Model) -> str:
+    """The card as a page."""
+    card, origin = model.card, model.card["origin"]
+    rows = [(f"test accuracy, {spec}", str(Proportion(**share))) for spec, share in card["tests"].items()]
+    if card["at_its_end"] != card["tests"][card["trained_on"]["data"]]:
+        rows.append(("at the end of the run, in float32", str(Proportion(**card["at_its_end"]))))
+    trained = card["trained_on"]
+    moved = [f"{key} {value:g}" for key, value in trained["augment"].items() if value] or ["not augmented"]
+    rows += [
+        ("trained on", f"`{trained['data']}`, split `{trained['split']}`; {', '.join(moved)}"),
+        ("command", f"`{command(origin['command'])}`"),
+        (
+            "time",
+            f"{card['seconds'] / 60:.0f} minutes of training; {origin['processor']}, {origin['threads']} thread(s)",
+        ),
+        ("seed, commit", f"{card['seed']}, {origin['commit']}"),
+        ("versions", ", ".join(f"{key} {origin[key]}" for key in ("capsnet", "torch", "numpy", "python"))),
+        ("stored as", "float16, loaded as float32; the test accuracy is that of the stored numbers"),
+    ]
+    table = [f"| {key} | {value} |" for key, value in rows]
+    about = models.describe(model.config["name"])
+    return "\n".join(
+        [
+            f"# {name}",
+            "",
+            f"{card['summary'][0].upper()}{card['summary'][1:]}.",
+            f"`{model.config['name']}`, {model.num_parameters():,} parameters ({about}).",
+            "",
+            "| | |",
+            "|---|---|",
+            *table,
+            "",
+            f"`capsnet evaluate {name}` gives the first number again.",
+            "",
+        ]
+    )
+
+
+def command(words: str) -> str:
+    """A run's command as somebody else would give it: where it was written to is nobody's business."""
+    given, kept = iter(shlex.split(words)), []
+    for word in given:
+        if word in ("--out", "--resume"):
+            next(given, None)
+        else:
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def write_profile(name: str) -> None:
+    """Measure the profile of a shipped model."""
+    model = weights.load(name)
+    spec = str(model.card.get("data", "mnist"))
+    dataset = data.load(spec, "test")
+    profile = profiles.measure(model, dataset, limit=10_000)
+    assert profile is not None
+    if profile.names is not None and spec == "mnist":
+        profile.names = name_dimensions(model)
+    profiles.write(name, profile)
+
+
+def name_dimensions(model: Model, each: int = EACH) -> list[list[str | None]]:
+    """The strongest name that each dimension of each class has earned, [J][D]."""
+    digits = data.load("mnist", "validation").subset(range(4000))
+    chosen = perturb.choose(model, digits, each)
+    found = [
+        perturb.effects(perturb.sweep(model, poses, label), people)
+        for label, (poses, people) in enumerate(zip(chosen.poses, chosen.people, strict=True))
+    ]
+    return [[next(iter(perturb.called(one, dim)), None) for dim in range(len(one.r))] for one in found]
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) < 2:
+        sys.exit(__doc__)
+    if arguments[0] != "--profile":
+        run, name, *tested_on = arguments
+        ship(Path(run), name, tested_on)
+        arguments = [name]
+    for name in arguments[arguments[0] == "--profile" :]:
+        write_profile(name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

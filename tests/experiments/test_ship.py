@@ -1,0 +1,70 @@
+"""From a run to the box: the card tells what the stored weights are worth, and the page of results tells the card."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import capsnet
+from capsnet import weights
+from capsnet.experiments import _boxed, ship
+from capsnet.training import TrainConfig
+
+
+@pytest.fixture(scope="module")
+def boxed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run of a few steps, and what it becomes in the box."""
+    folder = tmp_path_factory.mktemp("ship")
+    options = {"channels": [4, 4, 4, 16]}
+    config = TrainConfig(
+        model="efficient-capsnet", model_options=options, decoder=False, limit=500, epochs=1, eval_limit=600,
+        tensorboard=False,
+    )  # fmt: skip
+    capsnet.train(config, out=folder / "run", figures=False)
+    place = folder / "box"
+    place.mkdir()
+    ship.ship(folder / "run", "efficient-mnist", ["mnist"], place)
+    return folder / "run", place / "efficient-mnist.safetensors"
+
+
+def test_the_card(boxed: tuple[Path, Path]) -> None:
+    run, file = boxed
+    model = capsnet.load(file)
+    card = model.card
+    assert card["data"] == "mnist"
+    again = capsnet.evaluate(model)
+    assert card["test_accuracy"] == card["tests"]["mnist"] == pytest.approx(again.accuracy._asdict())
+    assert card["at_its_end"]["n"] == 600
+    assert card["slice"] == {"n": 500, "right": round((again.lengths.argmax(1) == again.targets)[:500].sum())}
+    assert card["seconds"] >= 0
+    assert card["origin"]["commit"] == json.loads((run / "env.json").read_text())["commit"]
+
+
+def test_the_page(boxed: tuple[Path, Path]) -> None:
+    page = boxed[1].with_suffix(".md").read_text()
+    assert page.startswith("# efficient-mnist\n")
+    value = capsnet.load(boxed[1]).card["test_accuracy"]["value"]
+    assert f"{value:.2%}" in page
+    assert "at the end of the run" in page  # on 600 digits here
+    assert str(boxed[0]) not in page
+
+
+def test_a_name_that_does_not_ship(boxed: tuple[Path, Path]) -> None:
+    with pytest.raises(ValueError, match="efficient-mnist"):
+        ship.ship(boxed[0], "efficient-mnits", [])
+
+
+def test_a_command_without_its_folders() -> None:
+    given = "capsnet train demo --out '/a b/c' --seed 1 --resume auto --threads 1"
+    assert ship.command(given) == "capsnet train demo --seed 1 --threads 1"
+
+
+def test_the_section_of_the_results(boxed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "list_weights", lambda: ["efficient-mnist"])
+    monkeypatch.setattr(weights, "resolve", lambda name: boxed[1].with_name(f"{name}.safetensors"))
+    text = "\n".join(_boxed.boxed())
+    error = 1 - capsnet.load(boxed[1]).card["test_accuracy"]["value"]
+    assert f"| {100 * error:.2f} (" in text
+    assert "`efficient-mnist` is behind the published figure" in text
+    monkeypatch.setattr(weights, "list_weights", lambda: [])
+    assert _boxed.boxed() == []
