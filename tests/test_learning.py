@@ -22,6 +22,7 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     "baseline-cnn": ("baseline", {"limit": 480, "batch_size": 16, "epochs": 1}, 0.5),
     "cnn-small": ("cnn-small", {"limit": 2000, "batch_size": 50, "epochs": 2}, 0.8),
     "efficient-capsnet": ("efficient", {"limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
+    "efficient-cnn": ("affine-cnn", {"limit": 2000, "batch_size": 32, "epochs": 3}, 0.5),
     "matrix-capsnet": (
         "matrix",
         {

@@ -25,6 +25,7 @@ from capsnet.profiles import Profile
 log = logging.getLogger(__name__)
 WAITING = {"slow": 256, "quick": 256, "upload": 32}  # questions of each lane at most: beyond, come back later
 NOT_A_NUMBER = "the network's answer is not a number"
+FIRST = "capsnet-mnist"  # of the shipped models, what a visitor who names none is shown
 MEASURED = 1000  # examples that the profile of somebody's own model is made from
 
 
@@ -126,7 +127,7 @@ def load_models(sources: Sequence[str | Path] = ()) -> dict[str, Model]:
     """
     shipped = weights.list_weights()
     if not sources:
-        loaded = {name: weights.load(name) for name in shipped}
+        loaded = {name: weights.load(name) for name in sorted(shipped, key=lambda name: name != FIRST)}
         return {name: model for name, model in loaded.items() if not model.takes_texts}
     models: dict[str, Model] = {}
     for source in map(str, sources):

@@ -1,0 +1,72 @@
+"""How long until a network is good: seconds of training until the validation digits say 98, 99 and 99.5 %.
+
+python -m benchmarks.time_to_accuracy [--recipes demo efficient mnist-fast] [--threads N] [--epochs RECIPE=N ...]
+
+An epoch is the smallest unit: the time is that of the first epoch whose end reaches the mark, validation not counted.
+The test digits are not looked at. A schedule that ends sooner gets there sooner, so the number of epochs is part of
+the answer, and is shown. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import tempfile
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from capsnet import recipes
+from capsnet.training.run import processor
+from capsnet.training.trial import try_out
+
+MARKS = (0.98, 0.99, 0.995)
+
+
+class Enough(Exception):
+    """The last mark is reached: what comes after does not matter here."""
+
+
+def reached(lines: list[dict[str, Any]]) -> list[float | None]:
+    """For each mark the seconds until the end of the first epoch that reaches it; None if none does."""
+    spent = list(accumulate(line["seconds"] for line in lines))
+    return [next((s for s, line in zip(spent, lines, strict=True) if line["val_accuracy"] >= m), None) for m in MARKS]
+
+
+def measure(recipe: str, epochs: int | None) -> list[dict[str, Any]]:
+    """The epochs of a training until the last mark."""
+    lines: list[dict[str, Any]] = []
+
+    def note(line: dict[str, Any]) -> None:
+        lines.append(line)
+        if line["val_accuracy"] >= MARKS[-1]:
+            raise Enough
+
+    config = recipes.get(recipe) if epochs is None else recipes.get(recipe, epochs=epochs)
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Enough):
+        try_out(config, Path(folder) / "run", on_epoch=note)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", nargs="+", default=["demo", "efficient", "mnist-fast"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--epochs", nargs="*", default=[], metavar="RECIPE=N")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    epochs = {name: int(number) for name, _, number in (word.partition("=") for word in args.epochs)}
+    print(f"{processor()}, {args.threads} threads")
+    print(f"{'recipe':<16} {'epochs':>6} " + " ".join(f"{m:>8.1%}" for m in MARKS) + "   validation by epoch")
+    for recipe in args.recipes:
+        lines = measure(recipe, epochs.get(recipe))
+        shown = " ".join("       -" if s is None else f"{s:>6.0f} s" for s in reached(lines))
+        curve = " ".join(f"{line['val_accuracy']:.2%}" for line in lines)
+        planned = epochs.get(recipe) or recipes.get(recipe).epochs
+        print(f"{recipe:<16} {planned:>6} {shown}   {curve}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
