@@ -59,12 +59,16 @@ def test_a_command_without_its_folders() -> None:
     assert ship.command(given) == "capsnet train demo --seed 1 --threads 1"
 
 
-def test_the_section_of_the_results(boxed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_section_of_the_results(boxed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(weights, "list_weights", lambda: ["efficient-mnist"])
     monkeypatch.setattr(weights, "resolve", lambda name: boxed[1].with_name(f"{name}.safetensors"))
-    text = "\n".join(_boxed.boxed())
+    text = "\n".join(_boxed.boxed(tmp_path))
     error = 1 - capsnet.load(boxed[1]).card["test_accuracy"]["value"]
     assert f"| {100 * error:.2f} (" in text
     assert "`efficient-mnist` is behind the published figure" in text
     monkeypatch.setattr(weights, "list_weights", lambda: [])
-    assert _boxed.boxed() == []
+    assert _boxed.boxed(tmp_path) == []
+    ship.main(["--card", str(boxed[0]), str(tmp_path / "alone.json")])
+    text = "\n".join(_boxed.boxed(tmp_path))
+    assert "| `alone` | `mnist` |" in text
+    assert "behind" not in text

@@ -1,5 +1,7 @@
 """The trained weights in the box as a section of docs/RESULTS.md: every number from the card in its file."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from capsnet import weights
@@ -22,9 +24,12 @@ PUBLISHED: dict[str, tuple[float, str]] = {
 }
 
 
-def boxed() -> list[str]:
-    """The lines of the section; none if nothing final ships."""
-    cards = {name: weights.read_metadata(weights.resolve(name))["card"] for name in weights.list_weights()}
+def boxed(runs: Path) -> list[str]:
+    """The lines of the section, from the weights in the box and the cards in a folder; none if there are no such."""
+    cards: dict[str, dict[str, Any]] = {
+        name: weights.read_metadata(weights.resolve(name))["card"] for name in weights.list_weights()
+    }
+    cards |= {path.stem: json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))}
     final = {name: card for name, card in cards.items() if "origin" in card}
     if not final:
         return []

@@ -61,7 +61,7 @@ def render(docs: Path) -> str:
     """The page, from the files in DOCS/results alone."""
     documents = [read(path) for name in EXPERIMENTS if (path := docs / "results" / f"{name}.json").is_file()]
     missing = [name for name in EXPERIMENTS if not (docs / "results" / f"{name}.json").is_file()]
-    weights = boxed()
+    weights = boxed(docs / "results" / "runs")
     contents = ["- [Trained weights in the box](#weights)"] if weights else []
     contents += [f"- [{d['title']}](#{anchor(d['name'])}) ({d['budget']})" for d in documents]
     if missing:

@@ -2,11 +2,14 @@
 
     python -m capsnet.experiments.ship runs/mine NAME [DATA ...]
     python -m capsnet.experiments.ship --profile NAME
+    python -m capsnet.experiments.ship --card runs/mine docs/results/runs/NAME.json
 
 The run has been tested once, at its end. What ships is the same network with its numbers rounded to float16, so the
 card has the accuracy of the *stored* numbers, and that of the run beside it where rounding moved it. DATA are further
 test sets; the first one given becomes what `capsnet evaluate NAME` tests on. The card goes into the file of weights
 (from where docs/RESULTS.md takes it) and, for people, beside it.
+
+A run that does not ship can leave its card alone, as a file that docs/RESULTS.md is made from.
 
 The profile is what the explorer's sliders, their names and its gallery come from. Ranges, means and hard examples are
 `profiles.measure` on the test split; the dimensions are named by the rule of the experiment `perturb`, on validation
@@ -17,6 +20,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -46,31 +50,44 @@ ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor
 def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPPED) -> Path:
     """Write weights and card of a finished run under a name."""
     check_name("shipped model", name, SUMMARIES)
-    model, here = weights.load(run), Run(run)
-    config, env = (json.loads((run / file).read_text()) for file in (CONFIG, ENV))
-    at_its_end = json.loads((run / RESULTS).read_text())
-    file = weights.save(model, place / f"{name}.safetensors", dtype=torch.float16)
+    file = weights.save(weights.load(run), place / f"{name}.safetensors", dtype=torch.float16)
     stored = weights.load(file)
-    specs = [*tested_on, config["data"]]
-    tests = {spec: measured(stored, spec, None) for spec in dict.fromkeys(specs)}
-    epochs = here.records("epoch")
+    specs = list(dict.fromkeys([*tested_on, config_of(run)["data"]]))
+    tests = {spec: measured(stored, spec, None) for spec in specs}
+    few = measured(stored, specs[0], SLICE).accuracy
     stored.card = {
+        **history(run),
         "summary": SUMMARIES[name],
-        "recipe": config["recipe"],
         "data": specs[0],
-        "seed": config["seed"],
-        "epoch": at_its_end["epoch"],
         "test_accuracy": tests[specs[0]].accuracy._asdict(),
         "tests": {spec: result.accuracy._asdict() for spec, result in tests.items()},
-        "at_its_end": at_its_end.get("accuracy") or at_its_end["exact_match"],
-        "slice": {"n": SLICE, "right": round(measured(stored, specs[0], SLICE).accuracy.value * SLICE)},
-        "trained_on": {"data": config["data"], "split": config["train_on"], "augment": config["augment"]},
-        "seconds": round(sum(line["seconds"] for line in epochs)),
-        "origin": {key: env[key] for key in ORIGIN},
+        "slice": {"n": few.n, "right": round(few.value * few.n)},
     }
     weights.save(stored, file, dtype=torch.float16)
     write_atomically(file.with_suffix(".md"), page(name, stored))
     return file
+
+
+def config_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / CONFIG).read_text())
+
+
+def history(run: Path) -> dict[str, Any]:
+    """What a card says about where weights come from."""
+    config, env, results = (json.loads((run / file).read_text()) for file in (CONFIG, ENV, RESULTS))
+    end = results.get("accuracy") or results["exact_match"]
+    return {
+        "recipe": config["recipe"],
+        "data": config["data"],
+        "seed": config["seed"],
+        "epoch": results["epoch"],
+        "test_accuracy": end,
+        "tests": {config["data"]: end},
+        "at_its_end": end,
+        "trained_on": {"data": config["data"], "split": config["train_on"], "augment": config["augment"]},
+        "seconds": round(sum(line["seconds"] for line in Run(run).records("epoch"))),
+        "origin": {key: env[key] for key in ORIGIN},
+    }
 
 
 def measured(model: Model, spec: str, limit: int | None) -> Evaluation:
@@ -153,11 +170,14 @@ def name_dimensions(model: Model, each: int = EACH) -> list[list[str | None]]:
 def main(arguments: list[str]) -> None:
     if len(arguments) < 2:
         sys.exit(__doc__)
-    if arguments[0] != "--profile":
+    if arguments[0] == "--profile":
+        for name in arguments[1:]:
+            write_profile(name)
+    elif arguments[0] == "--card":
+        write_atomically(Path(arguments[2]), json.dumps(history(Path(arguments[1])), indent=2) + "\n")
+    else:
         run, name, *tested_on = arguments
         ship(Path(run), name, tested_on)
-        arguments = [name]
-    for name in arguments[arguments[0] == "--profile" :]:
         write_profile(name)
 
 
