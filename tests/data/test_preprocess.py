@@ -170,6 +170,17 @@ def test_other_frames() -> None:
     assert 27 <= int((frame[0] > 0.3).any(dim=1).sum()) <= 30  # 20/28 of 40
 
 
+def test_a_border_keeps_digits_at_their_own_size(digits: ArrayDataset) -> None:
+    wide = Preprocess(height=40, width=40, border=6)
+    frame = wide(line_drawing(60))
+    assert frame.shape == (1, 40, 40)
+    assert torch.equal(frame[:, 6:34, 6:34], digit(line_drawing(60)))
+    assert float(frame.sum()) == pytest.approx(float(frame[:, 6:34, 6:34].sum()))
+    assert torch.equal(wide(digits.images[0, 0])[:, 6:34, 6:34], digit(digits.images[0, 0]))
+    with pytest.raises(ValueError, match="leaves less than 8 pixels"):
+        Preprocess(border=11)
+
+
 def test_deterministic_and_in_range(digits: ArrayDataset) -> None:
     photo = photograph(digits.images[3, 0], 3)
     first = digit(photo)

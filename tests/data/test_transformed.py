@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.data import Augment, affnist, batches, expanded_mnist, load, mnist
+from capsnet.data import Augment, Preprocess, affnist, batches, expanded_mnist, load, mnist
 from capsnet.data.augment import warp_images
 from capsnet.data.transformed import AFFINE, CANVAS, INK, Transformed
 
@@ -15,6 +15,18 @@ def tight(image: torch.Tensor) -> torch.Tensor:
     """What is left of a picture without its empty border."""
     rows, columns = (image > 0).any(dim=1).nonzero(), (image > 0).any(dim=0).nonzero()
     return image[int(rows[0]) : int(rows[-1]) + 1, int(columns[0]) : int(columns[-1]) + 1]
+
+
+def test_a_drawn_digit_is_prepared_at_the_size_these_have_and_labels_are_known_without_drawing() -> None:
+    """MNIST's digits fill 20 pixels here as there, so a picture of one must not be scaled to 20/28 of 40."""
+    shifted = expanded_mnist("test")
+    prepare = shifted.preprocess
+    assert isinstance(prepare, Preprocess)
+    first = mnist("test").images[0, 0]
+    assert torch.equal(prepare(first)[:, 6:34, 6:34], Preprocess()(first))
+    turned = affnist("test", source="generated", versions=2)
+    some = [0, 9_999, 10_000, 19_999]
+    assert turned.targets[some].tolist() == turned.batch(some).targets.tolist()  # type: ignore[attr-defined]
 
 
 def test_expanded_digits_are_the_digits_themselves_shifted() -> None:

@@ -52,6 +52,7 @@ class Dataset:
     vocabulary: tuple[str, ...] = ()  # what the numbers of a text stand for; empty where the examples are pictures
     style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
     fit: Literal["crop", "pad", "stretch"] = "crop"
+    border: int = 0  # empty pixels around a digit's own frame
     origin: Literal["original", "generated"] = "original"  # files of that name, or made here by the same rules
 
     @property
@@ -62,7 +63,8 @@ class Dataset:
         if self.channels not in (1, 3):
             return None
         height, width = self.image_size
-        return Preprocess(style=self.style, height=height, width=width, channels=self.channels, fit=self.fit)
+        kind = {"style": self.style, "fit": self.fit, "border": self.border}
+        return Preprocess(height=height, width=width, channels=self.channels, **kind)
 
     @property
     def num_classes(self) -> int:
@@ -133,7 +135,7 @@ class ArrayDataset(Dataset):
         chosen = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
         )
-        chosen.style, chosen.fit = self.style, self.fit
+        chosen.style, chosen.fit, chosen.border = self.style, self.fit, self.border
         return chosen
 
 
@@ -144,7 +146,7 @@ class Subset(Dataset):
         self.whole, self.chosen = whole, whole._check_indices(indices)
         self.name = name or f"{whole.name} (subset)"
         self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
-        self.style, self.fit, self.origin = whole.style, whole.fit, whole.origin
+        self.style, self.fit, self.border, self.origin = whole.style, whole.fit, whole.border, whole.origin
         self.vocabulary = whole.vocabulary
 
     def __len__(self) -> int:

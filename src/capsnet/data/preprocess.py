@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from capsnet._files import expanded
@@ -35,6 +35,7 @@ class Preprocess(BaseModel):
 
     - "digit": ink is found (dark on light or light on dark, photo or drawing), cropped, scaled into the middle 20/28 of
       the frame and centred by mass, white on black: as MNIST was made. An image that already is so stays as it is.
+      `border` pixels on each side stay out of that: digits of MNIST's size on a larger canvas.
     - "plain": the colours as they are, resized. `fit` says what happens to another shape than the frame's: "crop"
       covers the frame and cuts off what sticks out, "pad" keeps the whole picture between black bars, "stretch" gives
       up the aspect ratio.
@@ -47,6 +48,13 @@ class Preprocess(BaseModel):
     width: Side = 28
     channels: Literal[1, 3] = 1
     fit: Fit = "crop"
+    border: Annotated[int, Field(ge=0, le=2048)] = 0
+
+    @model_validator(mode="after")
+    def _leave_room(self) -> Preprocess:
+        if min(self.height, self.width) - 2 * self.border < 8:
+            raise ValueError(f"a border of {self.border} leaves less than 8 pixels of {self.height} x {self.width}")
+        return self
 
     def __call__(self, image: ImageLike) -> Tensor:
         """Prepare one image: a path, a Pillow image, or an array (H, W), (H, W, C) or (C, H, W).
@@ -61,10 +69,12 @@ class Preprocess(BaseModel):
         if min(pixels.shape[:2]) < 8:
             height, width = pixels.shape[:2]
             raise ValueError(f"{name}: a digit needs at least 8x8 pixels, the image has {height}x{width}")
+        height, width = self.height - 2 * self.border, self.width - 2 * self.border
         try:
             framed = already_framed(pixels, self.height, self.width)
             if framed is None:
-                framed = frame_ink(find_ink(pixels), self.height, self.width)
+                inner = already_framed(pixels, height, width)
+                framed = np.pad(frame_ink(find_ink(pixels), height, width) if inner is None else inner, self.border)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         return np.repeat(framed[None], self.channels, axis=0)

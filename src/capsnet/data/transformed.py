@@ -67,6 +67,8 @@ class Transformed(Dataset):
         self.digits, self.shift, self.bend, self.versions = digits, shift, bend, versions
         self.seed, self.fresh = seed, fresh
         self.name, self.class_names = name, digits.class_names
+        self.border = room
+        self.targets = np.tile(digits.targets, versions)  # (N,), so that nobody has to draw the digits to know them
 
     def __len__(self) -> int:
         return self.versions * len(self.digits)
@@ -154,7 +156,7 @@ def affnist(
     if files:
         images, labels = read_affnist(files, limit=versions * len(digits))
         original = ArrayDataset(images[:, None], labels, digits.class_names, name=f"affnist {split} (original files)")
-        original.style = "digit"
+        original.style, original.border = "digit", (CANVAS - max(digits.image_size)) // 2
         return original
     return Transformed(digits, shift=None, bend=True, versions=versions, seed=seed, name=f"affnist {split} (generated)")
 

@@ -53,6 +53,8 @@ def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPP
     file = weights.save(weights.load(run), place / f"{name}.safetensors", dtype=torch.float16)
     stored = weights.load(file)
     specs = list(dict.fromkeys([*tested_on, config_of(run)["data"]]))
+    prepare = data.load(specs[0], "test").preprocess
+    stored.preprocessing = {} if prepare is None else prepare.model_dump()
     tests = {spec: measured(stored, spec, None) for spec in specs}
     few = measured(stored, specs[0], SLICE).accuracy
     stored.card = {
