@@ -19,7 +19,7 @@ from capsnet.models import Model
 
 from .browser import Visit
 from .conftest import SHIPPED, as_bytes, unwire
-from .test_page import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
+from .reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 Visits = Callable[..., Visit]
 

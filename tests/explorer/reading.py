@@ -1,0 +1,64 @@
+"""What the screen shows against what the library computes."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from playwright.sync_api import Locator
+
+from capsnet.models import Model
+
+from .browser import Visit
+from .conftest import as_bytes, tensor
+
+Visits = Callable[..., Visit]
+
+DIGITS = 5.1e-4  # the bars show three digits
+DOWN = ((0.5, 0.2), (0.5, 0.8))  # a stroke that everybody reads as a 1
+
+
+def says(model: Model, picture: NDArray) -> tuple[list[float], torch.Tensor]:
+    """Lengths and poses (J, D) of a picture (H, W)."""
+    with torch.inference_mode():
+        output = model(tensor(picture))
+    return output.lengths[0].tolist(), output.poses[0]
+
+
+def drawn(model: Model, klass: int, pose: list[float] | torch.Tensor) -> NDArray:
+    """What a capsule with this pose draws: (H, W) bytes."""
+    poses = torch.zeros(1, 10, 16)
+    poses[0, klass] = torch.as_tensor(pose)
+    with torch.inference_mode():
+        return as_bytes(model.decode(poses, torch.tensor([klass])))[0, :, :, 0]
+
+
+def apart(first: NDArray, second: NDArray) -> int:
+    """The largest difference of two pictures, in bytes."""
+    return int(np.abs(first.astype(int) - second.astype(int)).max())
+
+
+def check_bars(visit: Visit, model: Model) -> list[float]:
+    """The bars show what the network says of the picture that is shown beside the paper; returns them."""
+    lengths, _ = says(model, visit.grey("seen"))
+    assert visit.lengths() == pytest.approx(lengths, abs=DIGITS)
+    return visit.lengths()
+
+
+def expect_number(place: Locator) -> float:
+    found = re.search(r"(\d\.\d+)\s*$", place.inner_text())
+    assert found, place.inner_text()
+    return float(found[1])
+
+
+def offsets_of(visit: Visit) -> list[list[int]]:
+    return [[int(visit.by(f"pair-{axis}-{n}").input_value()) for axis in ("dy", "dx")] for n in (1, 2)]
+
+
+def columns(visit: Visit) -> list[list[float]]:
+    labels = visit.page.locator("#compare .compare-bars").evaluate_all(
+        "(all) => all.map((bars) => bars.getAttribute('aria-label'))"
+    )
+    return [[float(number) for number in re.findall(r" (\d\.\d{3})", label)] for label in labels]

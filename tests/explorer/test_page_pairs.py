@@ -1,0 +1,134 @@
+"""Two digits, comparing, another network, in a real browser: the screen shows what the library computes."""
+
+import re
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import expect
+
+from capsnet.models import Model
+
+from .browser import Visit
+from .conftest import SHIPPED, unwire, wire
+from .reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
+
+
+def test_two_digits(visit: Visit, shipped: Model) -> None:
+    with visit.page.expect_request("**/api/pair/random*") as request:
+        visit.by("pair-random").click()
+    visit.quiet()
+    pair = visit.get(request.value.url.partition("/api/")[2])
+    assert offsets_of(visit) == pair["offsets"]
+
+    def merged() -> NDArray:
+        made = visit.ask("pair", first=pair["first"], second=pair["second"], offsets=offsets_of(visit))
+        return unwire(made["seen"])[:, :, 0]
+
+    start = visit.grey("pair-seen")
+    assert apart(start, merged()) == 0
+    visit.press("pair-dx-1", "Home")
+    visit.press("pair-dy-2", "End")
+    assert (offsets_of(visit)[0][1], offsets_of(visit)[1][0]) == (-4, 4)
+    moved = visit.grey("pair-seen")
+    assert apart(moved, start) > 100
+    assert apart(moved, merged()) == 0
+
+    lengths, poses = says(shipped, moved)
+    order = np.argsort(lengths)[::-1]
+    first, second = (drawn(shipped, k, poses[k]) for k in order[:2])
+    blue, orange = np.array([86, 180, 233]), np.array([230, 159, 0])
+    assert apart(visit.pixels("pair-first")[..., :3], first[..., None] / 255 * blue) <= 2
+    assert apart(visit.pixels("pair-second")[..., :3], second[..., None] / 255 * orange) <= 2
+    both = visit.pixels("pair-both")[..., :3].astype(float)
+    free = 1 - np.maximum(first, second) / 255
+    ghost = 0.4 * moved * free
+    colours = first[..., None] / 255 * blue + second[..., None] / 255 * orange
+    assert apart(both, np.minimum(255, np.minimum(255, colours) + ghost[..., None])) <= 3
+
+    absent = int(order[-3])
+    visit.by("decode-absent-class").select_option(str(absent))
+    visit.quiet()
+    assert apart(visit.grey("decode-absent"), drawn(shipped, absent, poses[absent])) <= 1
+    expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, which is hardly there")).to_be_visible()
+
+
+def test_a_pair_can_be_the_input(visit: Visit, shipped: Model) -> None:
+    seen, before = visit.grey("seen"), visit.lengths()
+    visit.by("pair-toggle").check()
+    visit.quiet()
+    assert apart(visit.grey("seen"), visit.grey("pair-seen")) == 0
+    assert check_bars(visit, shipped) != before
+    visit.press("pair-dx-1", "End")
+    assert apart(visit.grey("seen"), visit.grey("pair-seen")) == 0
+    check_bars(visit, shipped)
+    visit.by("pair-toggle").uncheck()
+    visit.quiet()
+    assert apart(visit.grey("seen"), seen) == 0
+    assert visit.lengths() == before
+
+
+def test_a_pair_can_be_drawn(visit: Visit, shipped: Model) -> None:
+    visit.click(visit.page.get_by_role("button", name="Clear the second digit"))
+    visit.stroke(*DOWN, on="pair-canvas-1")
+    lengths, _ = says(shipped, visit.grey("pair-seen"))
+    assert np.argmax(lengths) == 1
+    expect(visit.page.locator("#pair figcaption", has_text="Seen: ")).to_contain_text(f"Seen: 1 ({lengths[1]:.2f})")
+    visit.click(visit.page.get_by_role("button", name="Use my drawing as the second digit"))  # the example
+    assert np.argsort(says(shipped, visit.grey("pair-seen"))[0])[-1] in (1, 7)
+    visit.stroke(*DOWN)
+    expect(visit.by("pair-toggle")).not_to_be_checked()
+
+
+# Compare
+
+
+def test_compare(visit: Visit, shipped: Model) -> None:
+    seen = wire(visit.grey("seen"))
+    expected = [visit.ask("classify", seen=seen, iterations=n)["lengths"] for n in (1, 3, 10)]
+    assert np.abs(np.diff(expected, axis=0)).max(axis=1).min() > 1e-3  # the columns differ
+    for shown, own in zip(columns(visit), expected, strict=True):
+        assert shown == pytest.approx(own, abs=DIGITS)
+    assert f"{shipped.num_parameters():,} parameters" in visit.texts("#compare .compare-facts")[0]
+    assert re.search(r"\d\.\d ms", visit.texts("#compare .compare-facts")[0])
+    expect(visit.by("compare-add")).to_be_hidden()
+
+    visit.click(visit.page.get_by_role("button", name="Remove column 2"))
+    expect(visit.by("compare-row")).to_have_count(2)
+    for shown, own in zip(columns(visit), expected[::2], strict=True):
+        assert shown == pytest.approx(own, abs=DIGITS)
+    visit.click("compare-add")
+    expect(visit.by("compare-row")).to_have_count(3)
+    visit.by("compare-row").nth(2).get_by_label("Routing").select_option("uniform")
+    visit.quiet()
+    plain = visit.ask("classify", seen=seen, routing="uniform")["lengths"]
+    assert columns(visit)[2] == pytest.approx(plain, abs=DIGITS)
+    visit.by("compare-row").nth(0).get_by_label("Network").select_option("cnn")
+    visit.quiet()
+    other = visit.ask("classify", seen=seen, model="cnn")["lengths"]
+    assert columns(visit)[0] == pytest.approx(other, abs=DIGITS)
+
+    visit.stroke(*DOWN)
+    after = visit.ask("classify", seen=wire(visit.grey("seen")), iterations=10)["lengths"]
+    assert columns(visit)[1] == pytest.approx(after, abs=DIGITS)
+
+
+# Another network
+
+
+def test_a_network_without_capsules(visit: Visit) -> None:
+    visit.pardoned += ["status of 404"]  # its pictures are not in the box
+    visit.by("model").select_option("cnn")
+    visit.quiet()
+    expect(visit.page.locator("#who .legend")).to_contain_text("no capsules")
+    expect(visit.page.locator("#knobs .excuse")).to_contain_text("no capsules")
+    expect(visit.page.locator("#sweep .excuse")).to_be_visible()
+    expect(visit.page.locator("#routing .routing-note")).to_contain_text("nothing to step through")
+    expect(visit.by("routing-step")).to_be_hidden()
+    own = visit.ask("classify", seen=wire(visit.grey("seen")), model="cnn")["lengths"]
+    assert visit.lengths() == pytest.approx(own, abs=DIGITS)
+    visit.by("model").select_option(SHIPPED)
+    visit.quiet()
+    expect(visit.by("first")).to_contain_text("first: 7")
+    assert len(visit.knobs()) == 16
+    expect(visit.by("routing-step")).to_be_visible()

@@ -1,0 +1,246 @@
+"""Late replies, overtaking strokes and other races in a real browser: the newest wins."""
+
+import io
+import json
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import FilePayload, Route, expect
+
+from capsnet.data import ArrayDataset
+from capsnet.models import Model
+
+from .browser import Visit
+from .conftest import SHIPPED, wire
+from .reading import DOWN, Visits, apart, check_bars, drawn
+
+
+def test_the_newest_picture_wins(visit: Visit, shipped: Model) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    visit.page.route("**/api/decode", hold)
+    sent = visit.net()["sent"].get("/api/decode", 0)
+    visit.by("knob-1").focus()
+    visit.page.keyboard.press("ArrowRight")
+    visit.until(lambda: held)
+    for _ in range(8):
+        visit.page.keyboard.press("ArrowRight")
+    assert visit.net()["sent"]["/api/decode"] == sent + 1  # the others wait, and only the newest of them is kept
+    body = json.dumps({"pictures": [wire(np.full((28, 28), 255, np.uint8))]})
+    held[0].fulfill(body=body, content_type="application/json")
+    visit.quiet()
+    assert visit.net()["sent"]["/api/decode"] == sent + 2
+    assert apart(visit.grey("reconstruction"), drawn(shipped, 7, visit.knobs())) <= 1
+    visit.page.unroute("**/api/decode")
+
+
+def test_a_late_answer_is_not_shown(visit: Visit) -> None:
+    before, held = visit.grey("reconstruction"), list[Route]()
+    visit.page.route("**/api/decode", lambda route: held.append(route))
+    visit.by("knob-1").focus()
+    visit.page.keyboard.press("End")
+    visit.until(lambda: held)
+    visit.by("reset-all").click()  # needs no request: the answer has this picture already
+    body = json.dumps({"pictures": [wire(np.full((28, 28), 255, np.uint8))]})
+    held[0].fulfill(body=body, content_type="application/json")
+    visit.quiet()
+    assert len(held) == 1
+    assert apart(visit.grey("reconstruction"), before) == 0
+
+
+def test_one_request_at_a_time(visit: Visit, shipped: Model) -> None:
+    visit.page.evaluate("() => { net.most = {}; net.sent = {}; }")
+    (left, top), *rest = visit.spots("canvas", [(0.3, 0.2), (0.7, 0.2), (0.4, 0.85)])
+    visit.page.mouse.move(left, top)
+    visit.page.mouse.down()
+    for x, y in rest:
+        visit.page.mouse.move(x, y, steps=30)
+    visit.page.mouse.up()
+    visit.quiet()
+    check_bars(visit, shipped)
+    slider, box = visit.by("knob-4"), None
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    assert box is not None
+    visit.page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2)
+    visit.page.mouse.down()
+    visit.page.mouse.move(box["x"] + box["width"] - 8, box["y"] + box["height"] / 2, steps=30)
+    visit.page.mouse.up()
+    visit.quiet()
+    net = visit.net()
+    assert net["sent"]["/api/see"] >= 2
+    assert net["sent"]["/api/decode"] >= 2
+    lanes = ("see", "decode", "sweep", "trace", "votes")
+    assert [net["most"][f"/api/{name}"] for name in lanes] == [1] * len(lanes)
+    assert net["sent"]["/api/sweep"] == net["sent"]["/api/trace"] == 1  # when the stroke has ended, not in its midst
+    assert net["most"]["/api/classify"] <= 3  # the bars, then the columns of the comparison
+    klass = int(np.argmax(visit.lengths()))
+    assert apart(visit.grey("reconstruction"), drawn(shipped, klass, visit.knobs())) <= 1
+
+
+# Late replies and other races
+
+
+def test_undo_in_the_midst_of_a_keyboard_stroke(visit: Visit) -> None:
+    example = visit.grey("seen")
+    visit.press("canvas", "Space", "Shift+ArrowDown", "Shift+ArrowDown", "Control+z")
+    assert apart(visit.grey("seen"), example) == 0
+    flags = "async () => { const { state } = await import('/static/js/state.js'); "
+    flags += "return [state.get('penDown'), state.get('drawing')]; }"
+    assert visit.page.evaluate(flags) == [False, False]
+    visit.link()  # the address bar follows again
+
+
+def held_back(visit: Visit, pattern: str) -> list[Route]:
+    """Questions that wait until the test lets them go on."""
+    held: list[Route] = []
+    visit.page.route(pattern, lambda route: held.append(route))
+    return held
+
+
+def let_go(visit: Visit, pattern: str, held: list[Route]) -> None:
+    visit.until(lambda: held)
+    for route in held:
+        route.continue_()
+    visit.page.unroute(pattern)
+    visit.quiet()
+
+
+def test_a_stroke_overtakes_a_gallery_picture_and_a_file(visit: Visit, digits: ArrayDataset) -> None:
+    for pattern in ("**/api/digit/*", "**/api/upload*"):
+        held = held_back(visit, pattern)
+        if "digit" in pattern:
+            visit.by("gallery-item").nth(3).click()
+        else:
+            content = io.BytesIO()
+            Image.fromarray(digits.images[3, 0]).save(content, "PNG")
+            file: FilePayload = {"name": "a.png", "mimeType": "image/png", "buffer": content.getvalue()}
+            visit.by("upload").set_input_files(file)
+        visit.until(lambda held=held: held)
+        mouse, spots = visit.page.mouse, visit.spots("canvas", DOWN)
+        mouse.move(*spots[0])
+        mouse.down()
+        mouse.move(*spots[1], steps=4)
+        mouse.up()
+        ink = visit.grey("canvas")
+        let_go(visit, pattern, held)
+        assert apart(visit.grey("canvas"), ink) == 0
+
+
+def test_a_cleared_digit_of_a_pair_stays_away(visit: Visit) -> None:
+    held = held_back(visit, "**/api/see")
+    place = visit.spots("pair-canvas-1", DOWN)
+    visit.page.mouse.move(*place[0])
+    visit.page.mouse.down()
+    visit.page.mouse.move(*place[1], steps=4)
+    visit.page.mouse.up()
+    visit.until(lambda: held)
+    visit.page.get_by_role("button", name="Clear the first digit").click()
+    let_go(visit, "**/api/see", held)
+    assert not visit.grey("pair-canvas-1").any()
+
+
+def test_a_failed_random_pair_leaves_the_old_one(visit: Visit) -> None:
+    visit.pardoned += ["status of 503"]
+    before = visit.grey("pair-seen")
+    visit.page.route("**/api/pair/random*", lambda route: route.fulfill(status=503, json={"error": "too busy"}))
+    visit.by("pair-random").click()
+    expect(visit.page.locator("#status")).to_have_text("Too busy")
+    expect(visit.by("pair-random")).to_be_visible()
+    assert apart(visit.grey("pair-seen"), before) == 0
+
+
+def test_measured_ranges_reach_the_open_page(visits: Visits) -> None:
+    visit = visits()
+    asked: list[int] = []
+
+    def answer(route: Route) -> None:
+        whole = route.fetch().json()
+        asked.append(1)
+        if len(asked) == 1:
+            whole["models"][0]["ranges"] = None
+        route.fulfill(json=whole)
+
+    visit.page.route("**/api/models", answer)
+    visit.open()
+    visit.press("knob-0", "ArrowRight")
+    turned = visit.knobs()
+    unknown = visit.by("knob-1").get_attribute("max")
+    visit.until(lambda: visit.by("knob-1").get_attribute("max") != unknown)
+    assert visit.knobs() == pytest.approx(turned, abs=1e-6)
+    assert len(asked) == 2
+
+
+def test_a_digit_is_placed_in_the_middle_of_a_larger_frame(visit: Visit, digits: ArrayDataset) -> None:
+    script = """async (numbers) => {
+        const { placed } = await import("/static/js/pixels.js");
+        const picture = { width: 28, height: 28, channels: 1, bytes: Uint8Array.from(numbers) };
+        const none = placed(picture, { image_size: [36, 27], channels: 1 });
+        return [[...placed(picture, { image_size: [36, 40], channels: 1 }).bytes], none];
+    }"""
+    whole, none = visit.page.evaluate(script, digits.images[0, 0].ravel().tolist())
+    assert none is None
+    assert apart(np.array(whole).reshape(36, 40), np.pad(digits.images[0, 0], ((4, 4), (6, 6)))) == 0
+
+
+def test_columns_of_oddly_named_networks_in_links(visit: Visit) -> None:
+    visit.pardoned += ["status of 404"]  # the server has none of that name
+    script = """async () => {
+        const { state } = await import("/static/js/state.js");
+        const { encode } = await import("/static/js/link.js");
+        const [first] = state.get("models");
+        state.set({ models: [...state.get("models"), { ...first, name: "a,b*c%&" }] });
+        state.set({ compare: [{ model: "a,b*c%&", iterations: 2 }, { model: first.name }] });
+        return encode();
+    }"""
+    link = visit.page.evaluate(script)
+    column = dict(part.split("=") for part in link.split("&"))["compare"]
+    assert unquote(unquote(column.replace(",", " ")).split("*")[0]) == "a,b*c%&"
+    visit.page.evaluate("async (link) => (await import('/static/js/link.js')).decode(link)", link)
+    models = "async () => (await import('/static/js/state.js')).state.get('compare').map(({ model }) => model)"
+    assert visit.page.evaluate(models) == ["a,b*c%&", SHIPPED]
+    visit.page.evaluate("async () => (await import('/static/js/state.js')).state.set({ compare: [] })")
+
+
+def test_one_answer_is_timed_once(visit: Visit) -> None:
+    facts = visit.page.locator(".compare-facts").nth(1)
+    expect(facts).to_contain_text("one call")
+    visit.page.evaluate("async () => (await import('/static/js/state.js')).state.set({ drawing: true })")
+    visit.page.evaluate("async () => (await import('/static/js/state.js')).state.set({ drawing: false })")
+    visit.quiet()
+    expect(facts).to_contain_text("one call")
+
+
+def test_words_for_a_routing_that_does_not_begin_evenly(visit: Visit) -> None:
+    script = """async (bytes) => {
+        const { Trace } = await import("/static/js/trace.js");
+        const { narrate } = await import("/static/js/routing_words.js");
+        const trace = new Trace({
+          iterations: 1, grid: [1, 1, 2], couplings: btoa(String.fromCharCode(...bytes)), entropy: [1],
+          lengths: [[0.5, 0.25]],
+        });
+        return narrate(trace, 0, 1, ["a", "b"]);
+    }"""
+    assert visit.page.evaluate(script, [128, 128, 127, 127]).startswith(
+        "At first every child gives each class the same"
+    )
+    assert "an equal share is 0.50" in visit.page.evaluate(script, [200, 55, 20, 235])
+
+
+def test_nothing_to_take_away_before_there_is_an_answer(visits: Visits) -> None:
+    visit = visits()
+    held = held_back(visit, "**/api/classify")
+    visit.page.goto(visit.home)
+    visit.until(lambda: held)
+    for name in ("copy-link", "copy-python", "export-png", "export-json"):
+        expect(visit.by(name)).to_be_disabled()
+    let_go(visit, "**/api/classify", held)
+    expect(visit.by("export-json")).to_be_enabled()
