@@ -17,6 +17,7 @@ import tyro
 
 import capsnet
 from capsnet import data, experiments, models, recipes, routing, search, weights
+from capsnet._allocator import keep_freed_memory
 from capsnet._flags import (
     CompareArgs,
     EvaluateArgs,
@@ -241,6 +242,9 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
 }
 
 
+TRAINING = ("train", "reproduce", "compare")  # a search's workers do it themselves
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb; leave with 0 when it worked, 2 on bad input, 130 when stopped by hand."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -265,6 +269,8 @@ def dispatch(arguments: Sequence[str]) -> None:
     if arguments[0] == "--version":
         return say(f"capsnet {capsnet.__version__}")
     check_name("verb", arguments[0], VERBS)
+    if arguments[0] in TRAINING:
+        keep_freed_memory()
     return VERBS[arguments[0]][0](arguments[1:])
 
 

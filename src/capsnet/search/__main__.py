@@ -2,7 +2,9 @@
 
 import sys
 
+from capsnet._allocator import keep_freed_memory
 from capsnet.search._worker import main
 
 if __name__ == "__main__":
+    keep_freed_memory()
     sys.exit(main())
