@@ -144,8 +144,9 @@ class SearchArgs:
 class ExperimentArgs:
     """What every experiment can be told."""
 
-    budget: Literal["smoke", "quick", "paper"] = "quick"
-    """smoke: does it run? quick: minutes, small networks. paper: the full setting; says how long it takes and asks."""
+    budget: Literal["smoke", "quick", "shipped", "paper"] = "quick"
+    """smoke: does it run? quick: minutes, small networks. shipped: the trained networks in the box, for some
+    experiments. paper: the full setting; says how long it takes and asks."""
     seeds: int | None = None
     """How often each network is trained; None takes 1, and 3 for the paper's setting."""
     out: str = "results"

@@ -2,6 +2,7 @@
 
 - smoke: tiny ones on a few hundred images, to see that everything runs. Their numbers mean nothing.
 - quick: `capsnet-small` and `cnn-small`, minutes on two cores, one-cycle schedule.
+- shipped: the trained networks in the box, of whatever kind they are; nothing is trained.
 - paper: `capsnet` and the paper's baselines with the paper's schedule: hours on a GPU, days on two cores.
 """
 
@@ -11,7 +12,7 @@ from typing import Any
 
 from capsnet import data
 from capsnet.data import Augment
-from capsnet.experiments.lab import Lab
+from capsnet.experiments.lab import BOX, Lab
 from capsnet.models import create_model
 from capsnet.training import TrainConfig
 
@@ -77,6 +78,9 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
     """What every report says about its budget, read off the configurations that were really trained."""
     if lab.budget == "smoke":
         return ["A smoke run: tiny networks on a few hundred images, to see that it works. The numbers mean nothing."]
+    if lab.budget == "shipped":
+        names = sorted({f"`{BOX[config.data, config.model]}`" for config in configs})
+        return [f"The networks are those in the box, {' and '.join(names)}: see [weights](#weights) for what they are."]
     small = (
         ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
          "training instead of hundreds of epochs."]

@@ -33,7 +33,8 @@ EXPERIMENTS = (
     "ablation",
     "compare",
 )
-SEEDS = {"smoke": 1, "quick": 1, "paper": 3}
+SEEDS = {"smoke": 1, "quick": 1, "shipped": 1, "paper": 3}
+BOXED = ("affine", "perturb", "multimnist-figure")  # those for which there are trained networks in the box
 
 
 log = logging.getLogger("capsnet")
@@ -73,7 +74,8 @@ def reproduce(
 
     Args:
         name: see ``list_experiments``.
-        budget: smoke (does it run?), quick (minutes, small networks), paper (the full setting).
+        budget: smoke (does it run?), quick (minutes, small networks), shipped (the trained networks in the box, for
+            some experiments), paper (the full setting).
         seeds: how often each network is trained; None takes 1, and 3 for the paper's setting.
         out: where the results go. What was finished there before is not done again.
         device: auto, cpu, cuda or mps.
@@ -85,6 +87,10 @@ def reproduce(
     check_name("budget", budget, get_args(Budget))
     if seeds is not None and not 1 <= seeds <= 100:
         raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
+    if budget == "shipped" and (name not in BOXED or (seeds or 1) > 1):
+        raise ValueError(
+            f"the box has one trained network each for {', '.join(BOXED)}: choose another budget for {name}"
+        )
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     if budget == "paper" and ask is not None:
         log.info("timing a few steps of each network that %s needs", name)

@@ -26,6 +26,12 @@ ORIGINS = {
     "generated": "affNIST's test digits were generated: rotation within 20 degrees, shear within 0.2, each axis scaled "
     "by 0.8 to 1.2, then placed anywhere they fit; 40x40.",
 }
+STOPPED = {
+    "shipped": "The paper stopped both near 99.2 % on its test digits; here both were trained to the end of the same "
+    "schedule, on digits shifted by up to 10 pixels, as far as affNIST's own are.",
+    "else": "The paper stopped both near 99.2 % on its test digits; here an epoch is the smallest unit, and validation "
+    "digits say when.",
+}
 PUBLISHED = {  # test error: expanded MNIST, affNIST
     "CapsNet": ("0.77", "21"),
     "CNN": ("0.78", "34"),
@@ -35,7 +41,8 @@ PUBLISHED = {  # test error: expanded MNIST, affNIST
 def config(lab: Lab, net: str, seed: int) -> TrainConfig:
     """Both nets learn at a constant rate until the validation split says that they are equally good, then stop."""
     make = _nets.capsnet if net == "CapsNet" else _nets.cnn
-    changes: dict[str, Any] = {"stop_at": lab.pick(None, 0.985, 0.992), "epochs": lab.pick(1, 4, 200)}
+    stop = None if lab.budget == "shipped" else lab.pick(None, 0.985, 0.992)
+    changes: dict[str, Any] = {"stop_at": stop, "epochs": lab.pick(1, 4, 200)}
     if lab.budget == "quick":
         changes |= {"schedule": "constant", "lr": 1e-3} | ({"conv_channels": 32} if net == "CapsNet" else {})
     return make(lab, "expanded-mnist", seed=seed, **changes)
@@ -49,13 +56,18 @@ def run(lab: Lab) -> Report:
     report = Report(differs=_nets.differences(lab, plan(lab)))
     versions = lab.pick(1, 2, 32)
     test = affnist(versions, download=lab.budget == "paper")
+    if lab.budget == "shipped":
+        test = data.load("affnist:source=generated", "test")  # what the cards were measured on
     if lab.budget == "smoke":
         test = test.subset(range(500), name=test.name)
     seen, unseen = {}, {}
     for net in PUBLISHED:
         trained = [lab.train(config(lab, net, seed)) for seed in lab.seeds]
         tested = [
-            lab.remember("affnist", lambda t=t: affine_test(t, test), run=t.folder, on=repr(test)) for t in trained
+            t.test["test_accuracy"]  # of affNIST, all 32 versions
+            if lab.budget == "shipped"
+            else lab.remember("affnist", lambda t=t: affine_test(t, test), run=t.folder, on=repr(test))
+            for t in trained
         ]
         here = [t.test["accuracy"] for t in trained]
         seen[net] = error_measure(f"{net}, expanded MNIST (translated only)", here, PUBLISHED[net][0])
@@ -65,14 +77,13 @@ def run(lab: Lab) -> Report:
             "affnist test error": unseen[net].values,
             "validation accuracy when stopped": [t.validation for t in trained],
             "epochs": [t.test["epoch"] for t in trained],
-            "parameters": _nets.parameters(config(lab, net, 0)),
+            "parameters": trained[0].model.num_parameters(),
         }
     report.measures = [table[net] for net in PUBLISHED for table in (seen, unseen)]
     report.raw["affnist"] = {"origin": test.origin, "name": test.name, "images": len(test)}
     report.findings = [*findings(seen, unseen, test), *equally_good(lab, report, seen)]
     report.differs += [
-        "The paper stopped both near 99.2 % on its test digits; here an epoch is the smallest unit, and validation "
-        "digits say when.",
+        STOPPED["shipped" if lab.budget == "shipped" else "else"],
         ORIGINS[test.origin],
     ]
     report.tables = [sizes(lab, report)]
@@ -135,4 +146,4 @@ def sizes(lab: Lab, report: Report) -> Table:
         [net, f"{report.raw[net]['parameters']:,}", ", ".join(str(e) for e in report.raw[net]["epochs"])]
         for net in PUBLISHED
     ]
-    return Table("The two networks", ["network", "parameters", "epochs until it stopped"], rows)
+    return Table("The two networks", ["network", "parameters", "epochs"], rows)
