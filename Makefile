@@ -20,6 +20,8 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## train a small CapsNet on MNIST and show what came out (about 3 minutes)
 	$(BIN)/capsnet train demo
+	@echo && echo "and for comparison the paper's network, trained for longer, from the box:"
+	$(BIN)/capsnet evaluate capsnet-mnist
 
 explore: $(READY)  ## draw a digit and turn the knobs of its capsules, in the browser
 	$(BIN)/capsnet explore

@@ -107,3 +107,15 @@ def test_what_the_readme_names_exists() -> None:
             assert recipe in capsnet.recipes.list_recipes(), f"{page.name} names the recipe {recipe}"
         for target in re.findall(r"^ +make ([a-z-]+)", text, re.MULTILINE):
             assert f"\n{target}:" in (REPOSITORY / "Makefile").read_text(), f"{page.name} names `make {target}`"
+
+
+def test_the_readmes_numbers_are_those_of_the_cards() -> None:
+    """Each row of its table of weights: `name`, what it is, test error."""
+    import re
+
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| ([\d.]+) % \|", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
+    assert rows
+    for name, error in rows:
+        assert error == f"{100 * (1 - capsnet.load(name).card['test_accuracy']['value']):.2f}", name
+    told = (REPOSITORY / "docs" / "RESULTS.md").read_text()
+    assert all(f"| `{name}` |" in told for name, _ in rows)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import capsnet
 from capsnet.experiments import Declined, describe, lab, list_experiments, reproduce
-from capsnet.experiments._reproduce import find
+from capsnet.experiments._reproduce import BOXED, find
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,30 @@ def test_bad_input_is_one_sentence(out: Path) -> None:
         reproduce("table1", budget="huge", out=out)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seeds must lie between 1 and 100, got 0"):
         reproduce("table1", seeds=0, out=out)
+
+
+def test_with_the_networks_in_the_box_nothing_is_trained(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab, "train", None)
+    folder = reproduce("affine", budget="shipped", out=out)
+    document = json.loads((folder / "affine.json").read_text())
+    assert document["budget"] == "shipped"
+    caps, plain = capsnet.load("capsnet-affine").card, capsnet.load("capsnet-affine-cnn").card
+    told = {measure["name"]: measure["values"] for measure in document["measures"]}
+    assert told["CapsNet, affNIST"] == pytest.approx([100 * (1 - caps["test_accuracy"]["value"])])
+    assert told["CNN, affNIST"] == pytest.approx([100 * (1 - plain["test_accuracy"]["value"])])
+    assert document["seconds"] >= caps["seconds"] + plain["seconds"]
+    assert any("`capsnet-affine` and `capsnet-affine-cnn`" in sentence for sentence in document["differs"])
+
+
+@pytest.mark.parametrize("name", BOXED)
+def test_the_box_has_what_its_experiments_need(name: str, out: Path) -> None:
+    planned = find(name).plan(lab.Lab(name, "shipped", 1, out))
+    assert planned
+    assert all(lab.BOX[config.data, config.model] in capsnet.list_weights() for config in planned)
+
+
+def test_the_box_does_not_have_everything(out: Path) -> None:
+    with pytest.raises(ValueError, match="choose another budget for table1"):
+        reproduce("table1", budget="shipped", out=out)
+    with pytest.raises(ValueError, match="one trained network each"):
+        reproduce("perturb", budget="shipped", seeds=2, out=out)
