@@ -79,8 +79,9 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
     if lab.budget == "smoke":
         return ["A smoke run: tiny networks on a few hundred images, to see that it works. The numbers mean nothing."]
     if lab.budget == "shipped":
-        names = sorted({f"`{BOX[config.data, config.model]}`" for config in configs})
-        return [f"The networks are those in the box, {' and '.join(names)}: see [weights](#weights) for what they are."]
+        names = sorted({BOX[config.data, config.model] for config in configs})
+        listed = " and ".join(f"`{name}`" for name in names)
+        return [f"The networks are those in the box, {listed}: see [weights](#weights) for what they are."]
     small = (
         ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
          "training instead of hundreds of epochs."]
