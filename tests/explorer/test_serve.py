@@ -62,7 +62,7 @@ def test_it_starts_answers_and_stops() -> None:
         assert get(port, "/")[0] == 200
         status, body = get(port, "/api/models")
         assert status == 200
-        assert json.loads(body)["models"][0]["name"] == SHIPPED
+        assert json.loads(body)["models"][0]["name"] == "capsnet-mnist"
         assert get(port, "/api/models", Host="evil.example")[0] == 403
         too_much(port)
         process.send_signal(signal.SIGINT)

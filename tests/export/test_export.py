@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import capsnet
+from capsnet.data import Preprocess
 from capsnet.export import TOLERANCE, export
 from capsnet.export import _export as exporting
 from capsnet.export._program import made_up, reason
@@ -111,7 +112,8 @@ def test_the_card_and_the_file_say_the_same(tmp_path: Path) -> None:
     told = json.loads(inside["capsnet-onnx-1"])
     assert {key: card[key] for key in told} == told
     assert card["class_names"] == ["ant", "bee", "cat"]
-    assert card["preprocessing"] == {"style": "plain", "height": 20, "width": 22, "channels": 1, "fit": "crop"}
+    assert card["preprocessing"] == Preprocess(style="plain", height=20, width=22).model_dump()
+    assert card["preprocessing"] | {"style": "plain", "height": 20, "width": 22, "channels": 1} == card["preprocessing"]
     assert card["input"] == told["input"]
     assert card["input"]["shape"] == ["batch", 1, 20, 22]
     assert (card["value_range"], card["config"]["name"]) == ([0, 1], "capsnet")
