@@ -223,8 +223,8 @@ def test_import_is_quick() -> None:
     """Under 1.5 s, most of it torch; in processor time, because the machines of tests are busy."""
     script = "import time, capsnet; print(time.process_time())"
     run = [sys.executable, "-c", script]
-    spent = [float(subprocess.run(run, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
-    assert min(spent) < 1.5
+    tries = (float(subprocess.run(run, capture_output=True, text=True, check=True).stdout) for _ in range(10))
+    assert any(spent < 1.5 for spent in tries)  # neighbours slow a processor down too: the best of some is its own
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(idx_folder: Path, tmp_path: Path) -> None:
