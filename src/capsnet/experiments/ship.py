@@ -19,6 +19,7 @@ digits. A model of several digits at once gets no names: its sweep would have to
 import json
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor
 def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPPED) -> Path:
     """Write weights and card of a finished run under a name."""
     check_name("shipped model", name, SUMMARIES)
-    file = weights.save(weights.load(run), place / f"{name}.safetensors", dtype=torch.float16)
-    stored = weights.load(file)
+    with tempfile.TemporaryDirectory() as folder:  # rounded as they will be stored; the box gets them with their card
+        stored = weights.load(
+            weights.save(weights.load(run), Path(folder) / "rounded.safetensors", dtype=torch.float16)
+        )
     specs = list(dict.fromkeys([*tested_on, config_of(run)["data"]]))
     prepare = data.load(specs[0], "test").preprocess
     stored.preprocessing = {} if prepare is None else prepare.model_dump()
@@ -65,7 +68,7 @@ def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPP
         "tests": {spec: result.accuracy._asdict() for spec, result in tests.items()},
         "slice": {"n": few.n, "right": round(few.value * few.n)},
     }
-    weights.save(stored, file, dtype=torch.float16)
+    file = weights.save(stored, place / f"{name}.safetensors", dtype=torch.float16)
     write_atomically(file.with_suffix(".md"), page(name, stored))
     return file
 
