@@ -2,7 +2,7 @@
 
 glibc gives a freed block of more than 32 MB back to the system at once, and gets zeroed pages for the next one. A
 training step frees and asks for the same hundreds of megabytes again and again, so that convolutional networks on a
-CPU spend up to a seventh of their time on page faults. Kept, the blocks are there at the next step.
+CPU spend a tenth of their time on page faults. Kept, the blocks are there at the next step.
 
 The results are the same to the last bit. A process that does this keeps its largest size until it ends, so it is for
 commands that train, and not for a server or for somebody's notebook.
