@@ -17,7 +17,9 @@ def some_images(count: int = 7, channels: int = 3, height: int = 9, width: int =
     return torch.rand(count, channels, height, width, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("augment", [Augment(shift=2), FULL, Augment(flip=True), Augment(brightness=0.3)])
+@pytest.mark.parametrize(
+    "augment", [Augment(shift=2), FULL, Augment(flip=True), Augment(brightness=0.3), Augment(elastic=2)]
+)
 def test_an_example_does_not_depend_on_its_batch(augment: Augment) -> None:
     images, index = some_images(), np.array([5, 90, 7, 1000, 3, 10_000_000, 11])
     whole = augment(images, seed=1, epoch=2, indices=index)
@@ -106,6 +108,35 @@ def test_drawn_maps_stay_within_their_bounds() -> None:
     assert torch.equal(slants[:, 1, 0], torch.zeros(4000))
 
 
+def test_pulls_stay_within_their_bound_and_points_are_independent() -> None:
+    pulls = Augment(elastic=1.5).draw_pulls(0, 0, np.arange(4000))
+    assert pulls.shape == (4000, 2, 5, 5)
+    assert 1.49 < pulls.max() <= 1.5
+    assert -1.5 <= pulls.min() < -1.49
+    drawn = np.corrcoef(pulls.flatten(1).numpy().T)
+    assert np.abs(drawn - np.eye(50)).max() < 0.08
+
+
+def test_a_net_that_is_pulled_as_a_whole_shifts_the_image() -> None:
+    """Every place is asked two to the right and one up of where it lies: the image goes left and down."""
+    images, none = some_images(), torch.zeros(7, 2, dtype=torch.int64)
+    pulls = torch.tensor([2.0, -1.0])[None, :, None, None].expand(7, 2, 5, 5)
+    bent = warp_images(images, EYE.expand(7, 2, 2), none, pulls)
+    moved = shift_images(images, torch.tensor([[1, -2]]).expand(7, 2), 2)
+    torch.testing.assert_close(bent, moved, atol=1e-5, rtol=0)
+
+
+def test_one_pulled_point_bends_its_surroundings_alone() -> None:
+    images = torch.rand(1, 1, 29, 29, generator=torch.Generator().manual_seed(0))  # a point every 7 pixels
+    pulls = torch.zeros(1, 2, 5, 5)
+    pulls[0, 0, 1, 1] = 1.0  # one pixel in x; cubic interpolation reaches two points far, to pixel 21
+    bent = warp_images(images, EYE[None], torch.zeros(1, 2, dtype=torch.int64), pulls)
+    assert bent[0, 0, 7, 7] == pytest.approx(images[0, 0, 7, 8].item(), abs=1e-5)
+    torch.testing.assert_close(bent[0, 0, 21:], images[0, 0, 21:], atol=1e-5, rtol=0)
+    torch.testing.assert_close(bent[0, 0, :, 21:], images[0, 0, :, 21:], atol=1e-5, rtol=0)
+    assert (bent - images).abs()[0, 0, 4:11, 4:11].mean() > 0.1
+
+
 def test_flip_mirrors_half_and_leaves_the_other_draws_alone() -> None:
     images, index = some_images(), np.arange(7)
     augment = Augment(flip=True)
@@ -144,7 +175,7 @@ def test_brightness_scales_and_clamps() -> None:
 
 
 def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
-    batch = digits.batch(np.arange(256), augment=Augment(shift=2, rotate=15, scale=0.1, shear=0.1))
+    batch = digits.batch(np.arange(256), augment=Augment(shift=2, rotate=15, scale=0.1, shear=0.1, elastic=1.5))
     plain = digits.batch(np.arange(256))
     assert batch.images.min() >= 0
     assert batch.images.max() <= 1
@@ -161,6 +192,7 @@ def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
         {"rotate": 181.0},
         {"scale": 1.0},
         {"shear": float("nan")},
+        {"elastic": 17.0},
         {"brightness": 1.5},
         {"flip": 1},
     ],

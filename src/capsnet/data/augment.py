@@ -1,9 +1,9 @@
 """Augmentation of whole batches, keyed by (seed, epoch, example): an example is bent the same way in whatever batch.
 
 Two paths for moving. Integer shifts alone, as in the CapsNet paper (up to 2 pixels, zero fill), are an exact gather: no
-pixel value changes. As soon as rotation, scale or shear take part, all of it and the shift go into *one* bilinear
-sampling, so that an image is never interpolated twice. Mirroring comes before either and brightness after; each kind
-of change has a stream of random numbers of its own, so switching one on changes nothing about the others.
+pixel value changes. As soon as rotation, scale, shear or bending take part, all of it and the shift go into *one*
+bilinear sampling, so that an image is never interpolated twice. Mirroring comes before either and brightness after;
+each kind of change has a stream of random numbers of its own, so switching one on changes nothing about the others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from torch import Tensor
 
 from . import keyed
 
+NET = 5  # points of the elastic net along each side
+
 
 @dataclass(frozen=True)
 class Augment:
@@ -32,6 +34,8 @@ class Augment:
     """Fraction of the size, each axis on its own (0.1: between 0.9 and 1.1)."""
     shear: float = 0.0
     """Pixels to the side per pixel down."""
+    elastic: float = 0.0
+    """Pixels by which the points of a 5 x 5 net over the image are pulled about, with all that lies between them."""
     flip: bool = False
     """Mirror left and right, every other time."""
     brightness: float = 0.0
@@ -40,7 +44,7 @@ class Augment:
     def __post_init__(self) -> None:
         if not isinstance(self.shift, int) or isinstance(self.shift, bool) or self.shift < 0:
             raise ValueError(f"shift must be a whole number of pixels, 0 or more, got {self.shift!r}")
-        for name, limit in (("rotate", 180.0), ("scale", 0.9), ("shear", 2.0), ("brightness", 1.0)):
+        for name, limit in (("rotate", 180.0), ("scale", 0.9), ("shear", 2.0), ("elastic", 16.0), ("brightness", 1.0)):
             value = getattr(self, name)
             if not (math.isfinite(value) and 0 <= value <= limit):
                 raise ValueError(f"{name} must lie between 0 and {limit:g}, got {value!r}")
@@ -48,8 +52,9 @@ class Augment:
             raise ValueError(f"flip must be True or False, got {self.flip!r}")
 
     @property
-    def is_affine(self) -> bool:
-        return bool(self.rotate or self.scale or self.shear)
+    def interpolates(self) -> bool:
+        """Whether pixels come to lie between pixels."""
+        return bool(self.rotate or self.scale or self.shear or self.elastic)
 
     def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
         """Augment images (B, C, H, W) of the examples `indices` (B,)."""
@@ -58,7 +63,7 @@ class Augment:
         if self.flip:
             mirror = self.draw_flips(seed, epoch, indices).to(images.device)
             images = torch.where(mirror[:, None, None, None], images.flip(3), images)
-        if self.shift or self.is_affine:
+        if self.shift or self.interpolates:
             images = self._moved(images, seed, epoch, indices)
         if self.brightness:
             gain = self.draw_gains(seed, epoch, indices).to(images.device, images.dtype)
@@ -67,9 +72,10 @@ class Augment:
 
     def _moved(self, images: Tensor, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
         offsets = self.draw_shifts(seed, epoch, indices)
-        if not self.is_affine:
+        if not self.interpolates:
             return shift_images(images, offsets, self.shift)
-        return warp_images(images, self.draw_maps(seed, epoch, indices), offsets)
+        pulls = self.draw_pulls(seed, epoch, indices) if self.elastic else None
+        return warp_images(images, self.draw_maps(seed, epoch, indices), offsets, pulls)
 
     def draw_flips(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
         """Draw which examples are mirrored, one in two. Shapes: (B,) -> (B,) bool"""
@@ -99,6 +105,11 @@ class Augment:
         rows = [cos * wide, cos * wide * slant - sin * tall, sin * wide, sin * wide * slant + cos * tall]
         return torch.from_numpy(np.stack(rows, axis=1).reshape(-1, 2, 2).astype(np.float32))
 
+    def draw_pulls(self, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+        """Draw (right, down) in pixels for each point of each example's net. Shapes: (B,) -> (B, 2, 5, 5) float32"""
+        unit = 2 * keyed.uniform(seed, epoch, indices, 2 * NET * NET, "augment.elastic", dtype=np.float32) - 1
+        return torch.from_numpy(np.float32(self.elastic) * unit).unflatten(1, (2, NET, NET))
+
 
 def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
     """Move each image down and right by whole pixels; what comes in is zero, what goes out is lost.
@@ -114,13 +125,16 @@ def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
     return windows[torch.arange(len(images), device=images.device), :, start[:, 0], start[:, 1]].contiguous()
 
 
-def warp_images(images: Tensor, maps: Tensor, offsets: Tensor) -> Tensor:
+def warp_images(images: Tensor, maps: Tensor, offsets: Tensor, pulls: Tensor | None = None) -> Tensor:
     """Apply each image's linear map about its centre, then its shift, in one bilinear sampling with zero fill.
 
     Sampling asks where an *output* pixel came from, hence the inverse map; and `affine_grid` counts in half widths and
-    half heights, hence the factors that make a rotation a rotation on non-square images too.
+    half heights, hence the factors that make a rotation a rotation on non-square images too. Pulls, of a net whose
+    corners are the image's, move the places that are asked: elastic distortion (Simard, Steinkraus, Platt 2003), with
+    a coarse net and bicubic interpolation in place of a smoothed random field.
 
-    Shapes: images (B, C, H, W), maps (B, 2, 2) on (x, y), offsets (B, 2) as (down, right) -> (B, C, H, W)
+    Shapes: images (B, C, H, W), maps (B, 2, 2) on (x, y), offsets (B, 2) as (down, right), pulls (B, 2, n, n) in pixels
+    of x and y -> (B, C, H, W)
     """
     height, width = images.shape[2:]
     half = torch.tensor([width / 2, height / 2], dtype=torch.float32)  # (2,) for x, y
@@ -129,5 +143,8 @@ def warp_images(images: Tensor, maps: Tensor, offsets: Tensor) -> Tensor:
     theta = torch.cat([inverse * half[None, None, :] / half[None, :, None], (move / half).unsqueeze(2)], dim=2)
     theta = theta.to(images.device, images.dtype)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # (B, H, W, 2)
+    if pulls is not None:
+        field = F.interpolate(pulls / half[:, None, None], (height, width), mode="bicubic", align_corners=True)
+        grid = grid + field.movedim(1, -1).to(images.device, images.dtype)
     warped = F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
     return warped.clamp_(0, 1)  # rounding must not leave [0, 1]

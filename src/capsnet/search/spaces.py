@@ -118,11 +118,11 @@ def capsules(trial: Suggest, own: Own) -> None:
 
 
 def augment(trial: Suggest, own: Own) -> None:
-    """how far training images are moved, turned, scaled, sheared, lit; mirrored only if the recipe does"""
+    """how far training images are moved, turned, scaled, sheared, bent, lit; mirrored only if the recipe does"""
     if "vocabulary" in own:
         return  # words are not bent
     trial.suggest_int("augment.shift", 0, max(4, own["augment.shift"]))
-    for name, most in (("rotate", 25.0), ("scale", 0.2), ("shear", 0.25), ("brightness", 0.3)):
+    for name, most in (("rotate", 25.0), ("scale", 0.2), ("shear", 0.25), ("elastic", 2.0), ("brightness", 0.3)):
         trial.suggest_float(f"augment.{name}", 0.0, max(most, own[f"augment.{name}"]))
     if own["augment.flip"]:
         trial.suggest_categorical("augment.flip", [True, False])
