@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from capsnet import recipes
+from capsnet._allocator import keep_freed_memory
 from capsnet.training.run import processor
 from capsnet.training.trial import try_out
 
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--epochs", nargs="*", default=[], metavar="RECIPE=N")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()  # as `capsnet train` does
     epochs = {name: int(number) for name, _, number in (word.partition("=") for word in args.epochs)}
     print(f"{processor()}, {args.threads} threads")
     print(f"{'recipe':<16} {'epochs':>6} " + " ".join(f"{m:>8.1%}" for m in MARKS) + "   validation by epoch")
