@@ -322,6 +322,24 @@ def test_the_paper_s_setting_is_not_started_unasked(
     assert list(tmp_path.rglob("*.json")) == []
 
 
+def test_the_end_of_input_is_a_no(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-D at the question."""
+    keyboard = io.StringIO()
+    keyboard.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", keyboard)
+    assert not cli.agreed("ten hours")
+
+
+def test_all_of_the_shipped_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those for which there are networks in the box, and no others."""
+    begun: list[str] = []
+    monkeypatch.setattr(cli, "run_experiment", lambda name, args: begun.append(name))
+    cli.main(["reproduce", "all", "--budget", "shipped"])
+    assert begun == ["affine", "perturb", "multimnist-figure"]
+    cli.main(["reproduce", "all", "--budget", "smoke"])
+    assert begun[3:] == cli.experiments.list_experiments()
+
+
 def test_folds_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generator = np.random.default_rng(0)
     for label in ("dark", "light"):

@@ -4,7 +4,8 @@
     model = capsnet.create_model("capsnet", iterations=3)
     result = capsnet.train(capsnet.recipes.get("demo"))
 
-What is named here is the public interface; everything else is private and may change.
+What is named here is the public interface, and so is what `capsnet.experiments`, `explorer`, `search` and `export` name
+(import them by name); everything else is private and may change.
 """
 
 from capsnet import data, functional, kernels, layers, metrics, models, recipes, routing

@@ -145,8 +145,8 @@ class ExperimentArgs:
     """What every experiment can be told."""
 
     budget: Literal["smoke", "quick", "shipped", "paper"] = "quick"
-    """smoke: does it run? quick: minutes, small networks. shipped: the trained networks in the box, for some
-    experiments. paper: the full setting; says how long it takes and asks."""
+    """smoke: does it run? quick: minutes, small networks. shipped: the trained networks in the box, for
+    affine, perturb and multimnist-figure. paper: the full setting; says how long it takes and asks."""
     seeds: int | None = None
     """How often each network is trained; None takes 1, and 3 for the paper's setting."""
     out: str = "results"

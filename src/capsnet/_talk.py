@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def say(text: str) -> None:
@@ -38,6 +38,6 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def complain(message: str, code: int) -> None:
+def complain(message: str, code: int) -> NoReturn:
     print(f"capsnet: {message}", file=sys.stderr)
     sys.exit(code)

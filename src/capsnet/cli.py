@@ -146,12 +146,12 @@ def reproduce_(arguments: Sequence[str]) -> None:
     if not arguments or "--list" in arguments:
         return print_table(experiments.list_experiments(), experiments.describe)
     args = tyro.cli(ReproduceArgs, args=arguments, prog="capsnet reproduce")
-    names = experiments.list_experiments() if args.name == "all" else [args.name]
+    if args.name == "all":
+        names = experiments.list_experiments(args.budget)
+    else:
+        names = [check_name("experiment", args.name, experiments.list_experiments())]
     for name in names:
-        check_name("experiment", name, experiments.list_experiments())
-    for name in names:
-        if run_experiment(name, args):
-            break
+        run_experiment(name, args)
     return None
 
 
@@ -160,14 +160,13 @@ def compare(arguments: Sequence[str]) -> None:
     options: dict[str, Any] = {"routings": args.routings} if args.routings else {}
     if args.recipe is not None:
         options["recipe"] = recipes.get(args.recipe)
-    if not run_experiment("compare", args, **options):
-        outcome = json.loads((Path(args.out) / args.budget / "compare" / "compare.json").read_text())
-        for table in outcome["tables"]:
-            print_columns([table["columns"], *table["rows"]])
+    outcome = run_experiment("compare", args, **options)
+    for table in outcome["tables"]:
+        print_columns([table["columns"], *table["rows"]])
 
 
-def run_experiment(name: str, args: ExperimentArgs, **options: Any) -> bool:
-    """Run one, say what came out and where it is. True if it was stopped."""
+def run_experiment(name: str, args: ExperimentArgs, **options: Any) -> dict[str, Any]:
+    """Run one, say what came out and where it is, and return it; or end, where it was stopped."""
     try:
         folder = experiments.reproduce(
             name,
@@ -181,16 +180,14 @@ def run_experiment(name: str, args: ExperimentArgs, **options: Any) -> bool:
         )
     except Interrupted:
         complain(f"stopped; the same command{' without --fresh' * args.fresh} goes on where it was", 130)
-        return True
     except experiments.Declined as no:
         complain(str(no), 1)
-        return True
     outcome = json.loads((folder / f"{name}.json").read_text())
     say(f"\n{outcome['title']}")
     for sentence in outcome["findings"]:
         say(f"  - {sentence}")
     say(f"everything is in  {shown(folder)}  (open {name}.html)")
-    return False
+    return outcome
 
 
 def agreed(question: str) -> bool:
@@ -199,7 +196,10 @@ def agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         say("start it with --yes")
         return False
-    return input("start? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input("start? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        return False
 
 
 def explore_(arguments: Sequence[str]) -> None:
@@ -242,7 +242,7 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
 }
 
 
-TRAINING = ("train", "reproduce", "compare")  # a search's workers do it themselves
+TRAINING = ("train", "reproduce", "compare", "search")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

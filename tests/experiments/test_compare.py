@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from capsnet import cli, routing
+from capsnet import cli, create_model, recipes, routing
 from capsnet.experiments._report import Measure
 from capsnet.experiments.compare import config, contenders, entropy, findings, plan
 from capsnet.experiments.lab import Lab
@@ -36,6 +36,16 @@ def test_all_but_the_routing_is_equal(tmp_path: Path) -> None:
     wrong = Lab("compare", "quick", 1, tmp_path, options={"routings": ("kmean",)})
     with pytest.raises(ValueError, match=r"unknown routing 'kmean'. Did you mean 'kmeans'\?"):
         contenders(wrong)
+
+
+def test_each_routing_is_told_what_it_knows(tmp_path: Path) -> None:
+    """The recipe `matrix` sets an inverse temperature, which none but EM has heard of."""
+    lab = Lab("compare", "quick", 1, tmp_path, options={"recipe": recipes.get("matrix")})
+    options = {one.recipe: one.create_options() for one in plan(lab)}
+    assert options["compare-em"]["routing_options"]["inverse_temperature"] == 0.03
+    assert "routing_options" not in options["compare-dynamic"]
+    for told in options.values():
+        create_model("matrix-capsnet-small", **told)
 
 
 def test_the_verdict_needs_intervals_apart() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from capsnet.data import Augment
 from capsnet.experiments import lab as module
 from capsnet.experiments.lab import Lab, fingerprint, resolved
 from capsnet.training import Interrupted, TrainConfig
@@ -36,8 +37,12 @@ def test_another_seed_or_setting_is_another_run(lab: Lab, quick: TrainConfig) ->
 def test_a_new_setting_at_its_default_does_not_change_the_name(quick: TrainConfig) -> None:
     """Adding a field to the configuration must not make strangers of finished runs."""
     values = {k: v for k, v in dataclasses.asdict(resolved(quick)).items() if v != dataclasses.asdict(TrainConfig())[k]}
+    values["augment"] = {"shift": 1}  # and one in it neither
     assert fingerprint(resolved(quick)) == fingerprint(values)
     assert "clip" not in values
+    assert values["model_options"] == quick.model_options
+    other = dataclasses.replace(quick, augment=Augment(shift=1, elastic=1))
+    assert fingerprint(resolved(other)) != fingerprint(values)
 
 
 def test_a_stopped_run_goes_on(lab: Lab, quick: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:

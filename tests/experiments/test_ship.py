@@ -57,6 +57,25 @@ def test_a_name_that_does_not_ship(boxed: tuple[Path, Path]) -> None:
 def test_a_command_without_its_folders() -> None:
     given = "capsnet train demo --out '/a b/c' --seed 1 --resume auto --threads 1"
     assert ship.command(given) == "capsnet train demo --seed 1 --threads 1"
+    assert ship.command("capsnet train demo --out=/a/b --resume=auto --seed 1") == "capsnet train demo --seed 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "From a finished final run"),
+        (["--card", "runs/mine"], "From a finished final run"),
+        (["--profile"], "From a finished final run"),
+        (["nowhere", "efficient-mnist"], "nowhere"),
+        (["nowhere", "efficient-mnits"], "Did you mean 'efficient-mnist'?"),
+        (["--card", "nowhere", "card.json"], "nowhere"),
+    ],
+)
+def test_mistakes_are_told(words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        ship.main(words)
+    assert said in str(stop.value.code)
 
 
 def test_the_section_of_the_results(boxed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,7 +87,11 @@ def test_the_section_of_the_results(boxed: tuple[Path, Path], monkeypatch: pytes
     assert "`efficient-mnist` is behind the published figure" in text
     monkeypatch.setattr(weights, "list_weights", lambda: [])
     assert _boxed.boxed(tmp_path) == []
-    ship.main(["--card", str(boxed[0]), str(tmp_path / "alone.json")])
-    text = "\n".join(_boxed.boxed(tmp_path))
+    ship.main(["--card", str(boxed[0]), str(tmp_path / "runs" / "alone.json")])
+    text = "\n".join(_boxed.boxed(tmp_path / "runs"))
     assert "| `alone` | `mnist` |" in text
+    assert "Not in the box, with the numbers of their runs' ends: `alone`." in text
     assert "behind" not in text
+    ship.main(["--card", str(boxed[0]), str(tmp_path / "runs" / "efficient-mnist-1.json")])
+    text = "\n".join(_boxed.boxed(tmp_path / "runs"))
+    assert "`efficient-mnist-1` is behind the published figure" in text

@@ -2,10 +2,8 @@
 
 import dataclasses
 import json
-import socket
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import pytest
 
 import capsnet
 from capsnet import cli, data, recipes
-from capsnet.search import _storage, search
-from capsnet.search._storage import default_storage, masked, open_storage, open_study
+from capsnet.search import search
+from capsnet.search._storage import default_storage, masked, open_study
 from capsnet.search._worker import Orders
 from capsnet.training import Diverged, Interrupted, TrainConfig, read_config
 
@@ -81,16 +79,6 @@ def test_going_on_equals_going_through(small: TrainConfig, tmp_path: Path) -> No
     assert found.verdict is None
     more = search(small, "capsules", 3, out=tmp_path / "parts", seeds=0, device="cpu")  # has them already
     assert more.finished == 6
-
-
-def test_journal_and_two_workers(small: TrainConfig, out: Path) -> None:
-    storage = f"journal:{out.parent / 'journal.log'}"
-    found = search(small, "rate", 3, out=out, storage=storage, seeds=0, workers=2, device="cpu")
-    assert found.finished == 3
-    assert not (out / "study.db").exists()
-    assert len({t["worker"] for t in trials_of(out)}) <= 2
-    study = open_study(storage, "quick-rate", read_config(out / "best.json"), "rate") if found.own else None
-    assert study is None or len(study.trials) == 3
 
 
 def test_time_over(small: TrainConfig, out: Path) -> None:
@@ -179,42 +167,6 @@ def test_workers_never_draw_the_same(small: TrainConfig, out: Path) -> None:
     assert second.params != third.params
 
 
-def test_two_studies_in_one_folder(small: TrainConfig, out: Path) -> None:
-    """Neither finds the other's trials in its way, and neither removes them."""
-
-    def told(*folders: Path) -> list[str]:
-        return [(folder / "0000" / "metrics.jsonl").read_text() for folder in folders]
-
-    search(small, "rate", 1, out=out, seeds=0, device="cpu")
-    before = told(out / "trials")
-    search(small, "rate", 1, out=out, seeds=0, device="cpu", study="../mine")
-    assert "`trials-..%2Fmine/` a folder" in (out / "README.md").read_text()
-    search(small, "loss", 1, out=out, seeds=0, device="cpu")
-    assert told(out / "trials") == before
-    assert len(told(out / "trials-..%2Fmine", out / "trials-quick-loss")) == 2
-    assert search(small, "rate", 2, out=out, seeds=0, device="cpu").finished == 2
-    assert sorted(path.name for path in (out / "trials").iterdir()) == [".study", "0000", "0001"]
-    assert "`trials/` a folder" in (out / "README.md").read_text()
-
-
-def test_a_deleted_study_is_begun_anew(small: TrainConfig, out: Path) -> None:
-    from capsnet.training.run import Run
-
-    search(small, "rate", 2, out=out, seeds=0, device="cpu")
-    (out / "trials" / "0000" / "mine.txt").write_text("left over")
-    for path in out.glob("study.db*"):
-        path.unlink()
-    found = search(small, "rate", 1, out=out, seeds=0, device="cpu")
-    assert found.finished == 1
-    assert not (out / "trials" / "0000" / "mine.txt").exists()
-    assert (out / "trials" / "0000" / "results.json").is_file()
-    for path in out.glob("study.db*"):
-        path.unlink()
-    with Run(out / "trials" / "0000").lock(), pytest.raises(ValueError, match=r"another process is training in .*0000"):
-        search(small, "rate", 1, out=out, seeds=0, device="cpu")
-    assert (out / "trials" / "0000" / "results.json").is_file()
-
-
 @pytest.mark.parametrize("others", [True, False])
 def test_a_worker_that_was_stopped_is_not_missed_if_all_is_done(
     small: TrainConfig, out: Path, monkeypatch: pytest.MonkeyPatch, others: bool
@@ -238,30 +190,6 @@ def test_a_worker_that_was_stopped_is_not_missed_if_all_is_done(
         with pytest.raises(Interrupted):
             search(small, "rate", 2, out=out, seeds=0, workers=2, device="cpu")
     assert len(started) == 2
-
-
-def test_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is not there, and a driver that is not there: one sentence each, at once, no password."""
-    with socket.socket() as taken:  # bound, but nobody listens: connections are refused
-        taken.bind(("127.0.0.1", 0))
-        address = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/studies"
-        began = time.monotonic()
-        with pytest.raises(ValueError, match=r"cannot be used: connection failed: .*refused") as failure:
-            open_storage(address)
-    assert time.monotonic() - began < 10
-    assert "\n" not in str(failure.value)
-    assert "secret" not in str(failure.value)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and never answers
-        monkeypatch.setattr(_storage, "ANSWER", 2)
-        began = time.monotonic()
-        with pytest.raises(ValueError, match=r"cannot be used: connection .*timeout"):
-            open_storage(f"postgresql://me:secret@127.0.0.1:{silent.getsockname()[1]}/studies")
-        assert time.monotonic() - began < 10
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(
-        ValueError, match=r"the driver for postgresql is not installed: pip install 'capsnet\[search\]'"
-    ):
-        open_storage(address)
 
 
 def test_stopped_by_hand(small: TrainConfig, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,49 +252,11 @@ def test_bad_input(small: TrainConfig, out: Path, monkeypatch: pytest.MonkeyPatc
     refuse(r"pip install 'capsnet\[search\]'")
 
 
-def test_another_study_is_not_joined(small: TrainConfig, out: Path) -> None:
-    search(small, "rate", 1, out=out, seeds=0, device="cpu")
-    with pytest.raises(ValueError, match="is another search: its recipe differs: limit is 60, not 50"):
-        search(small, "rate", 2, out=out, limit=50, seeds=0)
-    with pytest.raises(ValueError, match="its space is rate, not loss"):
-        search(small, "loss", 2, out=out, study="quick-rate", seeds=0)
-
-
-def test_two_processes_may_create_one_storage(tmp_path: Path) -> None:
-    """Forked at the same moment, as two terminals would: neither finds the other's half-made tables in its way."""
-    import multiprocessing
-
-    context = multiprocessing.get_context("fork")
-    for attempt in range(3):
-        address = f"sqlite:///{tmp_path / str(attempt)}.db"
-        barrier = context.Barrier(4)
-
-        def create(address: str = address, barrier: Any = barrier) -> None:
-            barrier.wait(30)
-            open_study(address, "s", TrainConfig(), "rate")
-
-        crew = [context.Process(target=create) for _ in range(4)]
-        for process in crew:
-            process.start()
-        for process in crew:
-            process.join(60)
-        assert [process.exitcode for process in crew] == [0] * 4
-
-
 def test_orders_travel(small: TrainConfig, tmp_path: Path) -> None:
     orders = Orders(config=small, space="rate", trials=3, out=tmp_path, storage="s", study="x", until=4.5, threads=1)
     assert Orders.from_json(orders.to_json()) == orders
     assert masked("postgresql://me:pass:w@rd@host/db") == "postgresql://me:***@host/db"
     assert masked("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
-
-
-def test_a_password_is_in_no_file(small: TrainConfig, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command that a run records is told without it."""
-    monkeypatch.setattr(sys, "argv", ["capsnet", "search", "--storage", "postgresql://me:secret@host/db"])
-    search(small, "rate", 1, out=out, seeds=0, device="cpu")
-    told = [path.read_text() for path in out.rglob("*") if path.suffix in (".json", ".md")]
-    assert any("postgresql://me:***@host/db" in text for text in told)
-    assert not any("secret" in text for text in told)
 
 
 def test_command_line(

@@ -11,8 +11,7 @@ from capsnet.metrics import Proportion
 PROTOCOL = """Choices were made on the 10,000 validation digits, or taken over from an earlier network for which they
 had been made so, or made for speed; the number of epochs is what the time allowed. [docs/weights.md](weights.md) tells
 which is which, with the commands. A final run trains on all 60,000 digits, keeps its last epoch, and is tested once.
-Every final run is in the table, none was dropped: `NAME-1` is the first of two, whose weights no longer ship, and
-`fashion` was trained for its number alone. What ships is rounded to float16, and the numbers are those of what
+Every final run is in the table, none was dropped. What ships is rounded to float16, and the numbers are those of what
 ships: `capsnet evaluate NAME` gives them again. Brackets are 95 % intervals; of affNIST's 320,000 pictures, 32 are of
 the same digit each, so that its interval is narrower than it should be. Its published figures come from training with
 shifts of up to 6 pixels; here they are up to 10."""
@@ -39,11 +38,16 @@ def boxed(runs: Path) -> list[str]:
     if not final:
         return []
     lines = ["## weights", "", "**Trained weights in the box**", "", PROTOCOL, ""]
+    if alone := [f"`{name}`" for name in final if name not in weights.list_weights()]:
+        lines += [
+            f"Not in the box, with the numbers of their runs' ends: {', '.join(alone)}. `NAME-1` is the first of two"
+        ]
+        lines += ["final runs of that name.", ""]
     lines += ["| name | test set | error, % (95 %) | published, % | minutes |", "|---|---|---|---|---|"]
     for name, card in final.items():
         for spec, share in card["tests"].items():
             first = spec == card["data"]
-            published = PUBLISHED.get(name, (0, "-"))[1] if first else "-"
+            published = PUBLISHED.get(task(name), (0, "-"))[1] if first else "-"
             shown = f"`{name}`" if first else ""
             time = f"{card['seconds'] / 60:.0f}" if first else ""
             lines.append(f"| {shown} | `{spec}` | {percent(share)} | {published} | {time} |")
@@ -62,11 +66,16 @@ def percent(share: dict[str, Any]) -> str:
     return f"{error.value:.2%} ({error.low:.2%} to {error.high:.2%})".replace("%", "").replace("  ", " ").strip()
 
 
+def task(name: str) -> str:
+    """What a run is a run of: `NAME-1` is an earlier one of `NAME`."""
+    return name.removesuffix("-1")
+
+
 def behind(name: str, card: dict[str, Any]) -> str | None:
     """A plain sentence where the published figure is better."""
-    if name not in PUBLISHED:
+    if task(name) not in PUBLISHED:
         return None
-    error, published = 100 * Proportion(**card["test_accuracy"]).error.value, PUBLISHED[name][0]
+    error, published = 100 * Proportion(**card["test_accuracy"]).error.value, PUBLISHED[task(name)][0]
     if error <= published:
         return None
     return f"`{name}` is behind the published figure: {error:.2f} % against {published:g} %."

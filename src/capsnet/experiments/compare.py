@@ -61,7 +61,9 @@ def config(lab: Lab, name: str, seed: int) -> TrainConfig:
     if base is None:
         shorter: dict[str, Any] = lab.pick({}, {"epochs": 1}, {})
         base = _nets.capsnet(lab, "mnist", seed=seed, decoder=False, **shorter)
-    told = {**options, **base.model_options.get("routing_options", {})}
+    rest = dict(base.model_options)
+    own = rest.pop("routing_options", None) or {}  # what another routing does not know was not said to it
+    told = options | {key: value for key, value in own.items() if key in routing.option_names(algorithm)}
     apart = {"squash": "unit"} if algorithm == "em" and "squash" in models.model_options(base.model) else {}
     return dataclasses.replace(
         base,
@@ -70,7 +72,7 @@ def config(lab: Lab, name: str, seed: int) -> TrainConfig:
         iterations=None,
         seed=seed,
         tensorboard=False,
-        model_options=apart | base.model_options | ({"routing_options": told} if told else {}),
+        model_options=apart | rest | ({"routing_options": told} if told else {}),
     )
 
 
@@ -177,7 +179,7 @@ def peak_megabytes(config: TrainConfig) -> float:
         [sys.executable, "-m", "capsnet.experiments._peak"], input=config.to_json(), capture_output=True, text=True
     )
     if done.returncode:
-        raise RuntimeError(f"measuring memory failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise ValueError(f"measuring memory failed: {done.stderr.strip().splitlines()[-1:]}")
     return float(done.stdout)
 
 

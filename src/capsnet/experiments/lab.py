@@ -178,9 +178,17 @@ def fingerprint(values: TrainConfig | dict[str, Any]) -> str:
     added to the toolkit later does not make strangers of yesterday's runs."""
     plain = values
     if isinstance(values, TrainConfig):
-        usual = dataclasses.asdict(TrainConfig())
-        plain = {key: value for key, value in dataclasses.asdict(values).items() if value != usual[key]}
+        plain = _changed(dataclasses.asdict(values), dataclasses.asdict(TrainConfig()))
     return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def _changed(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    """What is not as usual, in dictionaries of dictionaries."""
+    return {
+        key: _changed(value, usual[key]) if isinstance(value, dict) and key in usual else value
+        for key, value in values.items()
+        if key not in usual or value != usual[key]
+    }
 
 
 def identity(run: Path) -> str:

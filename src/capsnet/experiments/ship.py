@@ -28,7 +28,9 @@ import torch
 from capsnet import data, models, profiles, weights
 from capsnet._files import write_atomically
 from capsnet._names import check_name
+from capsnet._talk import one_line
 from capsnet.experiments import perturb
+from capsnet.experiments.lab import share
 from capsnet.inference import Evaluation, evaluate
 from capsnet.metrics import Proportion
 from capsnet.models import Model
@@ -80,7 +82,7 @@ def config_of(run: Path) -> dict[str, Any]:
 def history(run: Path) -> dict[str, Any]:
     """What a card says about where weights come from."""
     config, env, results = (json.loads((run / file).read_text()) for file in (CONFIG, ENV, RESULTS))
-    end = results.get("accuracy") or results["exact_match"]
+    end = share(results)
     return {
         "recipe": config["recipe"],
         "data": config["data"],
@@ -126,7 +128,7 @@ def page(name: str, model: Model) -> str:
             f"# {name}",
             "",
             f"{card['summary'][0].upper()}{card['summary'][1:]}.",
-            f"`{model.config['name']}`, {model.num_parameters():,} parameters ({about}).",
+            f"`{model.config['name']}`, {model.num_parameters():,} parameters here. As registered: {about}.",
             "",
             "| | |",
             "|---|---|",
@@ -142,10 +144,11 @@ def command(words: str) -> str:
     """A run's command as somebody else would give it: where it was written to is nobody's business."""
     given, kept = iter(shlex.split(words)), []
     for word in given:
-        if word in ("--out", "--resume"):
-            next(given, None)
-        else:
+        flag, equals, _ = word.partition("=")
+        if flag not in ("--out", "--resume"):
             kept.append(word)
+        elif not equals:
+            next(given, None)
     return shlex.join(kept)
 
 
@@ -173,17 +176,21 @@ def name_dimensions(model: Model, each: int = EACH) -> list[list[str | None]]:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) < 2:
-        sys.exit(__doc__)
-    if arguments[0] == "--profile":
-        for name in arguments[1:]:
-            write_profile(name)
-    elif arguments[0] == "--card":
-        write_atomically(Path(arguments[2]), json.dumps(history(Path(arguments[1])), indent=2) + "\n")
-    else:
-        run, name, *tested_on = arguments
-        ship(Path(run), name, tested_on)
-        write_profile(name)
+    try:
+        match arguments:
+            case ["--profile", *names] if names:
+                for name in names:
+                    write_profile(name)
+            case ["--card", run, file]:
+                Path(file).parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(Path(file), json.dumps(history(Path(run)), indent=2) + "\n")
+            case [run, name, *tested_on] if not run.startswith("--"):
+                ship(Path(run), name, tested_on)
+                write_profile(name)
+            case _:
+                sys.exit(__doc__)
+    except (ValueError, OSError) as error:
+        sys.exit(one_line(error))
 
 
 if __name__ == "__main__":

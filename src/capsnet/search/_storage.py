@@ -4,7 +4,6 @@ The default is SQLite with write-ahead logging and a patient lock, good for all 
 also works on network disks, where SQLite's locks do not; PostgreSQL is for many machines.
 """
 
-import dataclasses
 import json
 import random
 import sqlite3
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capsnet.training import TrainConfig
+from capsnet.training.config import check_config
 
 if TYPE_CHECKING:
     import optuna
@@ -115,16 +115,23 @@ def open_study(storage: str, name: str, config: TrainConfig, space: str) -> "opt
         study = optuna.create_study(
             storage=open_storage(storage), study_name=name, direction="maximize", load_if_exists=True, pruner=pruner
         )
-    about = {"space": space, "config": json.loads(json.dumps(dataclasses.asdict(config)))}
+    about = {"space": space, "config": _plain(config)}
     before = study.user_attrs.get(ABOUT)
     if before is None:
         study.set_user_attr(ABOUT, about)
-    elif before != about:
+        return study
+    before = before | {"config": _plain(check_config(before["config"]))}  # with the settings that came later
+    if before != about:
         raise ValueError(
             f"the study {name!r} in {masked(storage)} is another search: {_difference(before, about)}; "
             "choose another --study or --out"
         )
     return study
+
+
+def _plain(config: TrainConfig) -> dict[str, Any]:
+    """As it comes back from a storage."""
+    return json.loads(config.to_json())
 
 
 def _difference(before: dict[str, Any], about: dict[str, Any]) -> str:
