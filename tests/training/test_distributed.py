@@ -414,6 +414,18 @@ def test_compiled_training_is_the_same(configs: dict[str, TrainConfig], alone: P
     assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
 
 
+@pytest.mark.slow
+def test_convolutional_routing_compiles_in_one_graph(quick: TrainConfig, tmp_path: Path) -> None:
+    """A graph that breaks where the children are counted costs a third of the speed."""
+    config = dataclasses.replace(quick, model="matrix-capsnet-small", model_options={"widths": [4, 2, 2, 2]}, epochs=1)
+    torch._dynamo.utils.counters.clear()
+    for name in ("plain", "compiled"):
+        capsnet.train(config, out=tmp_path / name, device="cpu", compile=name == "compiled", figures=False)
+    ours, theirs = (Run(tmp_path / name).records("epoch") for name in ("compiled", "plain"))
+    assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
+    assert not torch._dynamo.utils.counters["graph_break"]
+
+
 def test_the_forecast_starts_at_what_was_measured() -> None:
     from benchmarks.scaling import Cluster, exchange, forecast
 

@@ -54,6 +54,8 @@ class State:
 def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> State:
     objective = Objective(model, config.precision)
     if compiled:
+        # a convolutional routing counts its children; unless that number may be part of a graph, the graph breaks there
+        torch._dynamo.config.capture_scalar_outputs = True
         objective.compile()
     together, average = distributed.parallel(objective), None  # all processes have the main one's weights from here on
     if config.ema is not None:
