@@ -27,7 +27,7 @@ explore: $(READY)  ## draw a digit and turn the knobs of its capsules, in the br
 	$(BIN)/capsnet explore
 
 test: $(READY)  ## every test but the slow ones
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile -m "not slow"
 
 test-slow: $(READY)  ## the long trainings and the kill loops
 	$(BIN)/python -m pytest -q -m slow

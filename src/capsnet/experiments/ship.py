@@ -159,7 +159,7 @@ def write_profile(name: str) -> None:
     dataset = data.load(spec, "test")
     profile = profiles.measure(model, dataset, limit=10_000)
     assert profile is not None
-    if profile.names is not None and spec == "mnist":
+    if profile.names is not None and spec == "mnist" and getattr(model, "decoder", None) is not None:
         profile.names = name_dimensions(model)
     profiles.write(name, profile)
 
