@@ -80,8 +80,8 @@ class RoutingPanel {
     if (!model || !state.get("seen")) return "Draw a digit first: its routing appears here.";
     if (model.grid) return null;
     return (
-      `${model.title} has no layer that routes a grid of capsules to its classes, so there is nothing ` +
-      "to step through. Choose another network above."
+      `This panel shows layers with a matrix for each pair of child and class. ${model.title} has none, ` +
+      "so there is nothing to step through. Choose another network above."
     );
   }
 
