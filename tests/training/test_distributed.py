@@ -6,7 +6,6 @@ A start costs seconds, so most trainings are made in one (`together`), and each 
 import dataclasses
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import torch
 import capsnet
 from capsnet import cli
 from capsnet.training import Interrupted, TrainConfig, loop, objective
-from capsnet.training.run import JOB, Run, environment, open_together
+from capsnet.training.run import Run
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CAPSNET_TIMEOUT": "60"}
 MET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -279,69 +278,6 @@ def test_a_second_sigterm_does_not_lose_the_step() -> None:
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
-def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
-    patch.setenv("TORCHELASTIC_RUN_ID", name)
-    patch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
-
-
-def test_a_job_takes_up_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its id: an agent that has come later has counted no restarts."""
-    out = tmp_path / "run"
-    assert open_together(quick, tmp_path / "alone", "no").folder
-    assert not (tmp_path / "alone" / JOB).exists()
-    as_job(monkeypatch, "one")
-    assert open_together(quick, out, "no").folder == out
-    assert open_together(quick, out, "no").folder == out
-    for name, restarts in (("two", 0), ("two", 1), ("none", 1)):  # refused, and refused again when restarted
-        as_job(monkeypatch, name, restarts)
-        with pytest.raises(ValueError, match="not empty"):
-            open_together(quick, out, "no")
-    assert open_together(quick, out, "auto").folder == out  # now it is this one's
-    assert open_together(quick, out, "no").folder == out
-    (out / "results.json").write_text("{}")
-    with pytest.raises(ValueError, match="not empty"):
-        open_together(quick, out, "no")
-
-
-def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known by its agent, once that has counted a restart; with no --out it finds its folder among others."""
-    monkeypatch.chdir(tmp_path)
-    other = open_together(quick, None, "no").folder
-    as_job(monkeypatch, "none")
-    mine = open_together(quick, None, "no").folder
-    assert mine != other
-    later = open_together(quick, None, "no").folder  # another start from the same shell
-    (later / JOB).write_text("elsewhere:1\n")
-    as_job(monkeypatch, "none", 1)
-    assert open_together(quick, None, "no").folder == mine
-    monkeypatch.setattr(os, "getppid", lambda: 2**30)  # no process has that number
-    assert open_together(quick, None, "no").folder not in (mine, other, later)
-
-
-def test_a_finished_job_leaves_no_note(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_job(monkeypatch, "one")
-    stopped_after(1, quick, tmp_path / "run")
-    assert (tmp_path / "run" / JOB).read_text() == "one\n"
-    capsnet.train(quick, out=tmp_path / "run", device="cpu", figures=False)
-    assert not (tmp_path / "run" / JOB).exists()
-
-
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("postgresql://me:secret@h/db", "postgresql://me:***@h/db"),
-        ("postgresql://:secret@h/db", "postgresql://:***@h/db"),
-        ("--storage=postgresql://me:p@ss:w@h/db", "--storage=postgresql://me:***@h/db"),
-        ("postgresql://me@corp:secret@h/db", "postgresql://me@corp:***@h/db"),
-        ("sqlite:////tmp/a@b.db", "sqlite:////tmp/a@b.db"),
-        ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
-    ],
-)
-def test_passwords_are_not_recorded(word: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["capsnet", word])
-    assert environment(torch.device("cpu"))["command"] == shlex.join(["capsnet", told])
-
-
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -387,43 +323,11 @@ def test_a_world_of_one_is_no_world(
     assert not torch.distributed.is_initialized()
 
 
-def test_more_parts_than_examples_are_refused(quick: TrainConfig) -> None:
-    with pytest.raises(ValueError, match="a batch of 50 cannot be computed in 51 parts"):
-        dataclasses.replace(quick, accumulate=51)
-
-
-def test_compiling_that_fails_is_explained(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refused(Exception):
-        """Looks like one of torch.compile's own."""
-
-    Refused.__module__ = "torch._inductor.exc"
-
-    def refuse(*arguments: object) -> None:
-        raise Refused("no compiler here\nand a long story")
-
-    monkeypatch.setattr(objective.Objective, "compile", lambda self: None)
-    monkeypatch.setattr(objective.Objective, "forward", refuse)
-    with pytest.raises(ValueError, match=r"^torch\.compile failed \(no compiler here\): train without --compile$"):
-        capsnet.train(quick, out=tmp_path / "run", device="cpu", compile=True)
-
-
 @pytest.mark.slow
 def test_compiled_training_is_the_same(configs: dict[str, TrainConfig], alone: Path, tmp_path: Path) -> None:
     capsnet.train(configs["plain"], out=tmp_path / "run", device="cpu", compile=True, figures=False)
     ours, theirs = (Run(folder).records("epoch") for folder in (tmp_path / "run", alone / "plain"))
     assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
-
-
-@pytest.mark.slow
-def test_convolutional_routing_compiles_in_one_graph(quick: TrainConfig, tmp_path: Path) -> None:
-    """A graph that breaks where the children are counted costs a third of the speed."""
-    config = dataclasses.replace(quick, model="matrix-capsnet-small", model_options={"widths": [4, 2, 2, 2]}, epochs=1)
-    torch._dynamo.utils.counters.clear()
-    for name in ("plain", "compiled"):
-        capsnet.train(config, out=tmp_path / name, device="cpu", compile=name == "compiled", figures=False)
-    ours, theirs = (Run(tmp_path / name).records("epoch") for name in ("compiled", "plain"))
-    assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
-    assert not torch._dynamo.utils.counters["graph_break"]
 
 
 def test_the_forecast_starts_at_what_was_measured() -> None:

@@ -1,0 +1,38 @@
+"""torch.compile: what it does not do is said, and what it does is one graph."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+import capsnet
+from capsnet.training import TrainConfig, objective
+from capsnet.training.run import Run
+
+
+def test_compiling_that_fails_is_explained(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Exception):
+        """Looks like one of torch.compile's own."""
+
+    Refused.__module__ = "torch._inductor.exc"
+
+    def refuse(*arguments: object) -> None:
+        raise Refused("no compiler here\nand a long story")
+
+    monkeypatch.setattr(objective.Objective, "compile", lambda self: None)
+    monkeypatch.setattr(objective.Objective, "forward", refuse)
+    with pytest.raises(ValueError, match=r"^torch\.compile failed \(no compiler here\): train without --compile$"):
+        capsnet.train(quick, out=tmp_path / "run", device="cpu", compile=True)
+
+
+@pytest.mark.slow
+def test_convolutional_routing_compiles_in_one_graph(quick: TrainConfig, tmp_path: Path) -> None:
+    """A graph that breaks where the children are counted costs a third of the speed."""
+    config = dataclasses.replace(quick, model="matrix-capsnet-small", model_options={"widths": [4, 2, 2, 2]}, epochs=1)
+    torch._dynamo.utils.counters.clear()
+    for name in ("plain", "compiled"):
+        capsnet.train(config, out=tmp_path / name, device="cpu", compile=name == "compiled", figures=False)
+    ours, theirs = (Run(tmp_path / name).records("epoch") for name in ("compiled", "plain"))
+    assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
+    assert not torch._dynamo.utils.counters["graph_break"]

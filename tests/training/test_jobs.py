@@ -1,0 +1,85 @@
+"""What one process knows of a job of many: which run is its own, what is told of it, which worlds do not fit."""
+
+import dataclasses
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import capsnet
+from capsnet.training import TrainConfig
+from capsnet.training.run import JOB, environment, open_together
+from tests.training.test_distributed import stopped_after
+
+MET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+
+def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
+    patch.setenv("TORCHELASTIC_RUN_ID", name)
+    patch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+
+
+def test_a_job_takes_up_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its id: an agent that has come later has counted no restarts."""
+    out = tmp_path / "run"
+    assert open_together(quick, tmp_path / "alone", "no").folder
+    assert not (tmp_path / "alone" / JOB).exists()
+    as_job(monkeypatch, "one")
+    assert open_together(quick, out, "no").folder == out
+    assert open_together(quick, out, "no").folder == out
+    for name, restarts in (("two", 0), ("two", 1), ("none", 1)):  # refused, and refused again when restarted
+        as_job(monkeypatch, name, restarts)
+        with pytest.raises(ValueError, match="not empty"):
+            open_together(quick, out, "no")
+    assert open_together(quick, out, "auto").folder == out  # now it is this one's
+    assert open_together(quick, out, "no").folder == out
+    (out / "results.json").write_text("{}")
+    with pytest.raises(ValueError, match="not empty"):
+        open_together(quick, out, "no")
+
+
+def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known by its agent, once that has counted a restart; with no --out it finds its folder among others."""
+    monkeypatch.chdir(tmp_path)
+    other = open_together(quick, None, "no").folder
+    as_job(monkeypatch, "none")
+    mine = open_together(quick, None, "no").folder
+    assert mine != other
+    later = open_together(quick, None, "no").folder  # another start from the same shell
+    (later / JOB).write_text("elsewhere:1\n")
+    as_job(monkeypatch, "none", 1)
+    assert open_together(quick, None, "no").folder == mine
+    monkeypatch.setattr(os, "getppid", lambda: 2**30)  # no process has that number
+    assert open_together(quick, None, "no").folder not in (mine, other, later)
+
+
+def test_a_finished_job_leaves_no_note(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_job(monkeypatch, "one")
+    stopped_after(1, quick, tmp_path / "run")
+    assert (tmp_path / "run" / JOB).read_text() == "one\n"
+    capsnet.train(quick, out=tmp_path / "run", device="cpu", figures=False)
+    assert not (tmp_path / "run" / JOB).exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("postgresql://me:secret@h/db", "postgresql://me:***@h/db"),
+        ("postgresql://:secret@h/db", "postgresql://:***@h/db"),
+        ("--storage=postgresql://me:p@ss:w@h/db", "--storage=postgresql://me:***@h/db"),
+        ("postgresql://me@corp:secret@h/db", "postgresql://me@corp:***@h/db"),
+        ("sqlite:////tmp/a@b.db", "sqlite:////tmp/a@b.db"),
+        ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
+    ],
+)
+def test_passwords_are_not_recorded(word: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["capsnet", word])
+    assert environment(torch.device("cpu"))["command"] == shlex.join(["capsnet", told])
+
+
+def test_more_parts_than_examples_are_refused(quick: TrainConfig) -> None:
+    with pytest.raises(ValueError, match="a batch of 50 cannot be computed in 51 parts"):
+        dataclasses.replace(quick, accumulate=51)
