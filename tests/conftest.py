@@ -20,6 +20,12 @@ settings.register_profile("capsnet", deadline=None, max_examples=30, derandomize
 settings.load_profile("capsnet")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """The bytes of a file are not part of a test's name: packed ones hold the time of packing, and every process that
+    runs tests must find the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Random numbers in a test are the same each time, and no test disturbs another's."""
