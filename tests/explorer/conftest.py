@@ -130,12 +130,13 @@ def chromium() -> Iterator["Browser"]:
 
 @pytest.fixture(scope="module")
 def home(chromium: "Browser", shipped: Model) -> Iterator[str]:
-    """The address of a server with the shipped model and one without capsules; no browser, no server."""
+    """The address of a server with the small shipped model, one without capsules, and matrix capsules on a grid."""
     from .browser import serving
 
     cnn = capsnet.create_model("cnn-small")
     cnn.card = {"data": "svhn"}
-    with serving(create_app({SHIPPED: shipped, "cnn": cnn})) as address:
+    models = {SHIPPED: shipped, "cnn": cnn, "matrix-mnist": capsnet.load("matrix-mnist")}
+    with serving(create_app(models)) as address:
         yield address
 
 

@@ -36,7 +36,7 @@ def test_models(client: TestClient, shipped: Model) -> None:
     assert models["matrix"]["margins"] is None  # spread loss
     assert models["cnn"]["margins"] is None  # cross entropy
     assert first["receptive"] == {"size": 17, "stride": 2, "start": 0}
-    assert models["attentive"]["receptive"] is models["matrix"]["receptive"] is models["cnn"]["receptive"] is None
+    assert models["attentive"]["receptive"] is models["cnn"]["receptive"] is None
     assert [name for name, model in models.items() if model["gallery"]] == [SHIPPED, "pairs"]
     assert {"dynamic", "uniform", "kmeans"} <= set(first["routings"])
     assert not {"em", "self-attention"} & set(first["routings"])
@@ -50,7 +50,7 @@ def test_models(client: TestClient, shipped: Model) -> None:
     assert (models["cnn"]["dims"], models["cnn"]["routing"], models["cnn"]["grid"]) == (None, None, None)
     assert models["cnn"]["routings"] == []
     assert models["em"]["routings"] == []  # its own has learned tensors
-    assert models["matrix"]["grid"] is None
+    assert models["matrix"]["grid"] == [3, 3, 2]
     assert models["attentive"]["grid"] == [1, 1, 16]
     assert models["colour"]["ranges"] is None
 
@@ -152,8 +152,8 @@ def test_models_without_poses_or_decoder(
     assert answer["lengths"] == expected.lengths[0].tolist()
     assert "decoder" in refuse(422, "decode", model="cnn", poses=[[0.0] * 16], classes=[0])
     assert "decoder" in refuse(422, "sweep", model="matrix", pose=[0.0] * 16, klass=0)
-    assert "dense layer" in refuse(422, "trace", model="cnn", seen=seen)
-    assert "dense layer" in refuse(422, "votes", model="matrix", seen=seen, klass=0)
+    assert "class capsules" in refuse(422, "trace", model="cnn", seen=seen)
+    assert "class capsules" in refuse(422, "votes", model="cnn", seen=seen, klass=0)
     assert "no routing" in refuse(422, "classify", model="cnn", seen=seen, iterations=2)
     assert "learned tensors" in refuse(422, "classify", model="em", seen=seen, routing="dynamic")
 

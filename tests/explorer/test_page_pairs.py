@@ -132,3 +132,18 @@ def test_a_network_without_capsules(visit: Visit) -> None:
     expect(visit.by("first")).to_contain_text("first: 7")
     assert len(visit.knobs()) == 16
     expect(visit.by("routing-step")).to_be_visible()
+
+
+def test_matrix_capsules(visit: Visit) -> None:
+    """No decoder, so nothing to turn; but their routing can be stepped through, over 3 x 3 places."""
+    visit.by("model").select_option("matrix-mnist")
+    visit.quiet()
+    expect(visit.page.locator("#sweep .excuse")).to_be_visible()
+    expect(visit.page.locator("#routing .routing-note")).to_be_hidden()
+    expect(visit.by("routing-iteration")).to_have_text("Iteration 2 of 2")
+    expect(visit.by("regions").get_by_role("gridcell")).to_have_count(9)
+    visit.by("routing-back").click()
+    expect(visit.by("routing-story")).to_contain_text("every child gives each class the same")
+    visit.by("regions").get_by_role("gridcell").first.hover()
+    expect(visit.page.locator("#routing .spot-words")).to_contain_text("pixels, outlined")
+    expect(visit.by("receptive")).to_be_visible()

@@ -11,10 +11,10 @@ import torch
 
 import capsnet
 from capsnet.data import ArrayDataset
-from capsnet.explorer._rerouting import reroute
+from capsnet.explorer._rerouting import listening, reroute
 from capsnet.models import Model
 
-from .conftest import SHIPPED, tensor, wire
+from .conftest import SHIPPED, TestClient, tensor, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]
@@ -91,6 +91,43 @@ def test_trace_of_other_routings(ask: Ask, others: dict[str, Model], digits: Arr
     sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(3, 288, 10) / 255 * answer["scale"]
     assert sent.sum(axis=1) == pytest.approx(np.ones((3, 10)), abs=0.02)
     assert ask("trace", model="attentive", seen=seen)["grid"] == [1, 1, 16]
+
+
+def test_trace_of_children_on_a_grid(ask: Ask, others: dict[str, Model], digits: ArrayDataset) -> None:
+    """Matrix capsules: what comes is the network's own trace, and how active each class is after each iteration."""
+    seen, model = wire(digits.images[0, 0]), others["matrix"]
+    answer = ask("trace", model="matrix", seen=seen)
+    with torch.inference_mode():
+        output = model(tensor(digits.images[0, 0]), trace=True)
+    sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(answer["iterations"], 18, 10)
+    assert np.abs(sent - 255 * output.trace.couplings[:, 0].double().numpy()).max() <= 0.501
+    assert tuple(answer["grid"]) == output.trace.grid == (3, 3, 2)
+    assert answer["lengths"][-1] == pytest.approx(output.lengths[0].tolist(), abs=1e-6)
+    votes = ask("votes", model="matrix", seen=seen, klass=3)
+    assert len(base64.b64decode(votes["points"])) == 18 * 2 * 4
+    # a parent is the mean of its votes, each with its share and its child's presence: it lies among them
+    points = np.frombuffer(base64.b64decode(votes["points"]), "<f4").reshape(18, 2)
+    for parent in votes["parents"]:
+        assert (points.min(axis=0) - 1e-5 <= parent).all()
+        assert (parent <= points.max(axis=0) + 1e-5).all()
+
+
+@pytest.mark.parametrize("name", [SHIPPED, "matrix"])
+def test_a_child_sees_what_is_outlined(
+    client: TestClient, shipped: Model, others: dict[str, Model], name: str, digits: ArrayDataset
+) -> None:
+    """The children of one row and column depend on the pixels of their square (in one iteration nobody competes)."""
+    told = next(model for model in client.get("/api/models").json()["models"] if model["name"] == name)
+    model = reroute({SHIPPED: shipped, **others}[name], None, 1)
+    image = tensor(digits.images[0, 0]).requires_grad_()
+    heard: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    listening(model, heard)(image)
+    y, x, (H, W, T) = 1, 2, told["grid"]
+    child = heard[0][0].reshape(H, W, T, -1)[y, x].sum()
+    moved = torch.autograd.grad(child, image)[0][0, 0].nonzero()
+    size, stride = told["receptive"]["size"], told["receptive"]["stride"]
+    assert moved.min(dim=0).values.tolist() == [stride * y, stride * x]
+    assert moved.max(dim=0).values.tolist() == [stride * y + size - 1, stride * x + size - 1]
 
 
 def test_votes(ask: Ask, refuse: Refuse, shipped: Model, digits: ArrayDataset) -> None:

@@ -13,7 +13,7 @@ from capsnet.explorer._rerouting import replacements, reroute, routing_of
 from capsnet.explorer._studio import Exhibit, Studio
 from capsnet.explorer._wire import Decode, Pair, Question, See, Sweep
 from capsnet.inference import OFFSETS, sweep_dimensions
-from capsnet.layers import DenseCaps, PrimaryCaps
+from capsnet.layers import ClassCaps, ConvCaps, DenseCaps, PrimaryCaps
 from capsnet.models import Model, describe
 from capsnet.models._decoding import DecodingModel
 
@@ -53,21 +53,31 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
 
 
 def grid_of(model: Model) -> tuple[int, int, int] | None:
-    """How the children of dense class capsules lie in the picture, (H, W, types); None where there are none."""
-    return getattr(model, "grid", None) if isinstance(getattr(model, "classes", None), DenseCaps) else None
+    """How the children of the class capsules lie in the picture, (H, W, types); None where they do not."""
+    return getattr(model, "grid", None) if isinstance(getattr(model, "classes", None), DenseCaps | ClassCaps) else None
 
 
 def receptive_of(model: Model) -> dict[str, int] | None:
     """The square of pixels that a child at row y and column x sees, on both axes alike: ``size`` of them from
-    ``start + stride * y`` (or x) on. None where the way from the picture to the children is not two plain convolutions.
+    ``start + stride * y`` (or x) on. None where the way from the picture to the children is not known to be made of
+    plain square windows. Children that compete for what they see also hear of what their neighbours make of it.
     """
-    conv, primary = getattr(model, "conv", None), getattr(model, "primary", None)
-    if grid_of(model) is None or not isinstance(conv, nn.Conv2d) or not isinstance(primary, PrimaryCaps):
-        return None
     size, stride = 1, 1
-    for layer in (conv, primary.conv):  # square, unpadded
-        size, stride = size + (layer.kernel_size[0] - 1) * stride, stride * layer.stride[0]
-    return {"size": size, "stride": stride, "start": 0}
+    for window, step in (windows := _windows(model)):
+        size, stride = size + (window - 1) * stride, stride * step
+    return {"size": size, "stride": stride, "start": 0} if windows else None
+
+
+def _windows(model: Model) -> list[tuple[int, int]]:
+    """Size and stride of each window between picture and children, all of them square and unpadded."""
+    conv, primary = getattr(model, "conv", None), getattr(model, "primary", None)
+    if grid_of(model) is None or not isinstance(conv, nn.Conv2d):
+        return []
+    first = (conv.kernel_size[0], conv.stride[0])
+    if isinstance(primary, PrimaryCaps):
+        return [first, (primary.conv.kernel_size[0], primary.conv.stride[0])]
+    capsules = [layer for layer in model.children() if isinstance(layer, ConvCaps)]
+    return [first, *((layer.kernel_size, layer.stride) for layer in capsules)] if capsules else []
 
 
 def pose_dims(model: Model) -> int | None:

@@ -6,10 +6,11 @@ model: a call gets a shallow copy whose capsule layers are shallow copies with a
 
 import copy
 from functools import lru_cache
+from typing import Any, cast
 
 from torch import Tensor, nn
 
-from capsnet.layers import DenseCaps
+from capsnet.layers import ClassCaps, DenseCaps
 from capsnet.models import Model
 from capsnet.models.base import build_routing
 from capsnet.routing import Routed, Routing, get, list_routings, option_names
@@ -48,28 +49,26 @@ def reroute(model: Model, name: str | None, iterations: int | None) -> Model:
 
 
 def listening(model: Model, heard: list[tuple[Tensor, Tensor | None]]) -> Model:
-    """The model, telling ``heard`` the children (B, I, K) and their activations that its class capsules get."""
+    """The model, telling ``heard`` the children and their activations that its class capsules get."""
     return _with_layers(model, {"classes": _Listening(class_layer(model), heard)})
 
 
-def class_layer(model: Model) -> DenseCaps:
-    """The dense class capsules, whose routing can be looked at."""
+def class_layer(model: Model) -> DenseCaps | ClassCaps:
+    """The class capsules whose routing can be looked at: their children are a list (B, I, K) or a grid."""
     layer = getattr(model, "classes", None)
-    if not isinstance(layer, DenseCaps):
-        raise ValueError("this model has no dense layer of class capsules to look into")
+    if not isinstance(layer, DenseCaps | ClassCaps):
+        raise ValueError("this model has no layer of class capsules to look into")
     return layer
 
 
 class _Listening(nn.Module):
-    def __init__(self, layer: DenseCaps, heard: list[tuple[Tensor, Tensor | None]]) -> None:
+    def __init__(self, layer: DenseCaps | ClassCaps, heard: list[tuple[Tensor, Tensor | None]]) -> None:
         super().__init__()
         self.layer, self.heard = layer, heard
 
-    def forward(
-        self, u: Tensor, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
-    ) -> Routed:
+    def forward(self, u: Tensor, act: Tensor | None = None, **options: Any) -> Routed:
         self.heard.append((u, act))
-        return self.layer(u, act, mask=mask, trace=trace)
+        return cast(Routed, self.layer(u, act, **options))
 
 
 def _routing(layer: nn.Module) -> Routing | None:

@@ -108,7 +108,8 @@ def _watch(exhibit: Exhibit, ask: Question) -> Routing:
     if not torch.allclose(lengths[-1], output.lengths[0], atol=1e-4):  # a routing whose presence is not the length
         options = [{"iterations": r + 1} for r in range(len(lengths))] if hasattr(layer.routing, "iterations") else [{}]
         params = dict(layer.routing_params.items())
-        lengths = torch.cat([get(layer.routing, **o)(cast, act, params=params).act for o in options])
+        weights = None if act is None else act.flatten(1)  # of children on a grid, (B, H, W, T)
+        lengths = torch.cat([get(layer.routing, **o)(cast, weights, params=params).act for o in options])
     return Routing(past.couplings[:, 0], past.poses[:, 0], lengths, cast[0], grid)
 
 

@@ -61,6 +61,8 @@ class MatrixCapsNet(Model):
         self.first = ConvCaps(primary, first, 3, 2, pose="matrix", routing=route)
         self.second = ConvCaps(first, second, 3, 1, pose="matrix", routing=route)
         self.classes = ClassCaps(second, num_classes, pose="matrix", routing=route)
+        positions = self.first.grid(*((size - 5) // 2 + 1 for size in self.image_size))[:2]
+        self.grid = self.second.grid(*positions)  # (H', W', types) of the classes' children
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:

@@ -34,7 +34,7 @@ class CouplingMap {
   }
 }
 
-/** One map per class with its capsule's length below, the length before as a ghost; a click selects the class. */
+/** One map per class with how present it is (its length, its activation) below, a ghost of that before; a click selects the class. */
 export class Overview {
   constructor(trace, classes, { onChoose, onPoint }) {
     this.cards = classes.map((name, j) => {
@@ -72,7 +72,7 @@ export class Overview {
       ghost.style.width = `${100 * before}%`;
       number.textContent = now.toFixed(2);
       button.setAttribute("aria-pressed", String(j === klass));
-      button.setAttribute("aria-label", `${name}: length ${now.toFixed(2)}, one iteration before ${before.toFixed(2)}`);
+      button.setAttribute("aria-label", `${name}: ${now.toFixed(2)}, one iteration before ${before.toFixed(2)}`);
     });
   }
 }

@@ -80,7 +80,7 @@ class RoutingPanel {
     if (!model || !state.get("seen")) return "Draw a digit first: its routing appears here.";
     if (model.grid) return null;
     return (
-      `This panel shows layers with a matrix for each pair of child and class. ${model.title} has none, ` +
+      `This panel shows class capsules that are routed to from places in the picture. ${model.title} has none, ` +
       "so there is nothing to step through. Choose another network above."
     );
   }

@@ -19,7 +19,7 @@ export function narrate(trace, iteration, klass, classes) {
       : `The children differ from the first on; an equal share is ${digits(trace.start)}.`;
     return (
       `${first} ` +
-      `The votes for “${name}” add up to a length of ${now}.`
+      `The votes for “${name}” add up to ${now}.`
     );
   }
   const count = (test) => {
