@@ -109,7 +109,7 @@ def matrix() -> TrainConfig:
     return TrainConfig(
         model="matrix-capsnet-small",
         iterations=2,
-        model_options={"routing_options": {"inverse_temperature": 0.03}},
+        model_options={"routing_options": {"inverse_temperature": 1.0, "start_cost": 3.0}},
         epochs=3,
         batch_size=32,
         lr=1e-2,
