@@ -36,7 +36,7 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
         },
         0.3,
     ),
-    "matrix-capsnet-small": ("matrix", {"limit": 1000, "batch_size": 8, "epochs": 1}, 0.4),
+    "matrix-capsnet-small": ("matrix", {"limit": 1000, "batch_size": 8, "epochs": 1, "lr": 5e-3}, 0.4),
     "capsnet-image": ("images", {"data": "shapes", "limit": 300, "epochs": 4}, 0.6),
     "text-capsnet": ("text", {"limit": 2000, "epochs": 3}, 0.6),
     "text-cnn": ("text-baseline", {"limit": 2000, "epochs": 3}, 0.6),
