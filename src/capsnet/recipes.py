@@ -114,6 +114,7 @@ def matrix() -> TrainConfig:
         batch_size=32,
         lr=1e-2,
         schedule="one-cycle",
+        warm_up=0.05,  # the margin grows in 2000 steps: a network that has not begun to learn by then loses an epoch
         ema=0.999,
     )
 

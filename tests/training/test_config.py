@@ -35,6 +35,7 @@ def test_every_recipe_survives_the_round_trip(name: str, tmp_path: Path) -> None
         ({"clip": 0.0}, "clip must be positive"),
         ({"clip": math.nan}, "clip must be positive"),
         ({"weight_decay": math.nan}, "weight_decay must be"),
+        ({"warm_up": 1.0}, "warm_up must be"),
         ({"seed": -1}, "seed must lie"),
         ({"recipe": "../up"}, "recipe's name"),
         ({"limit": 0}, "limit must be"),
@@ -77,14 +78,15 @@ def test_the_papers_schedule() -> None:
     assert learning_rate(config, 3000, 10) == pytest.approx(1e-3 * 0.96**1.5)
 
 
+@pytest.mark.parametrize("warm_up", [0, 0.05, 0.25])
 @pytest.mark.parametrize("total", [1, 2, 5, 1000])
-def test_one_cycle_goes_up_and_down_and_never_to_zero(total: int) -> None:
-    config = TrainConfig(lr=1e-3, schedule="one-cycle")
+def test_one_cycle_goes_up_and_down_and_never_to_zero(total: int, warm_up: float) -> None:
+    config = TrainConfig(lr=1e-3, schedule="one-cycle", warm_up=warm_up)
     rates = [learning_rate(config, step, total) for step in range(total)]
     assert all(0 < rate <= 1e-3 for rate in rates)
     if total == 1000:
         top = rates.index(max(rates))
-        assert top == pytest.approx(250, abs=2)
+        assert top == pytest.approx(1000 * warm_up, abs=2)
         assert max(rates) == pytest.approx(1e-3, rel=1e-3)
         assert rates[: top + 1] == sorted(rates[: top + 1])
         assert rates[top:] == sorted(rates[top:], reverse=True)

@@ -42,6 +42,7 @@ def test_the_best_epoch_on_validation_is_kept(
         {"ema": None},
         {"augment": capsnet.data.Augment()},
         {"schedule": "constant"},
+        {"warm_up": 0.5},
         {"lr": 1e-3},
         {"batch_size": 40},
         {"iterations": 1},

@@ -63,7 +63,9 @@ class TrainConfig:
     weight_decay: float = 0.0
     """Pull of the weights towards zero."""
     schedule: Literal["paper", "one-cycle", "constant"] = "paper"
-    """paper: x 0.96 every 2000 steps. one-cycle: up over the first quarter, then down to nothing."""
+    """paper: x 0.96 every 2000 steps. one-cycle: up, then down to nothing."""
+    warm_up: float = 0.25
+    """Share of a one-cycle schedule that goes up."""
     clip: float | None = None
     """Largest gradient norm; None does not clip."""
     ema: float | None = None
@@ -93,6 +95,8 @@ class TrainConfig:
             raise ValueError(f"a batch of {self.batch_size} cannot be computed in {self.accumulate} parts")
         if not 0 < self.lr < 10:
             raise ValueError(f"lr must lie between 0 and 10, got {self.lr}")
+        if not 0 <= self.warm_up < 1:
+            raise ValueError(f"warm_up must be at least 0 and below 1, got {self.warm_up}")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be a number of at least 0, got {self.weight_decay}")
         for name in ("limit", "eval_limit"):

@@ -7,7 +7,6 @@ from torch import nn
 
 from capsnet.training.config import TrainConfig
 
-WARM_UP = 0.25  # share of a one-cycle schedule that goes up
 FLOOR = 1e-3  # where it starts and ends, as a share of the peak: a tenth of a per cent still moves the last digits
 
 
@@ -21,13 +20,13 @@ def learning_rate(config: TrainConfig, step: int, total: int) -> float:
     """The learning rate of step ``step`` (from 0) of ``total``: a pure function, so resuming cannot shift it.
 
     - paper: lr * 0.96^(step / 2000), continuously, as in the authors' code;
-    - one-cycle: half a cosine up over the first quarter, half a cosine down over the rest (Smith and Topin 2017).
+    - one-cycle: half a cosine up over the share ``warm_up``, half a cosine down over the rest (Smith and Topin 2017).
     """
     if config.schedule == "constant":
         return config.lr
     if config.schedule == "paper":
         return config.lr * 0.96 ** (step / 2000)
-    up = WARM_UP * total
+    up = config.warm_up * total
     turn = (step + 1) / up if step + 1 < up else 1 - (step + 1 - up) / max(total - up, 1)
     rise = 0.5 - 0.5 * math.cos(math.pi * turn)
     return config.lr * (FLOOR + (1 - FLOOR) * rise)
