@@ -38,6 +38,7 @@ def test_the_card(boxed: tuple[Path, Path]) -> None:
     assert card["slice"] == {"n": 500, "right": round((again.lengths.argmax(1) == again.targets)[:500].sum())}
     assert card["seconds"] >= 0
     assert card["origin"]["commit"] == json.loads((run / "env.json").read_text())["commit"]
+    assert str(run) not in json.dumps(card)
 
 
 def test_the_page(boxed: tuple[Path, Path]) -> None:

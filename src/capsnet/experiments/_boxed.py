@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from capsnet import weights
-from capsnet.experiments.ship import command
 from capsnet.metrics import Proportion
 
 PROTOCOL = """Choices were made on the 10,000 validation digits, or taken over from an earlier network for which they
@@ -57,7 +56,7 @@ def boxed(runs: Path) -> list[str]:
         versions = f"capsnet {origin['capsnet']}, torch {origin['torch']}, Python {origin['python']}"
         lines += [f"`{name}`: seed {card['seed']}, commit {origin['commit']}, {versions},"]
         lines += [f"{origin['processor']}, {origin['threads']} thread(s), {origin['started']}:", ""]
-        lines += [f"    {command(origin['command'])}", ""]
+        lines += [f"    {origin['command']}", ""]
     return lines
 
 

@@ -93,7 +93,7 @@ def history(run: Path) -> dict[str, Any]:
         "at_its_end": end,
         "trained_on": {"data": config["data"], "split": config["train_on"], "augment": config["augment"]},
         "seconds": round(sum(line["seconds"] for line in Run(run).records("epoch"))),
-        "origin": {key: env[key] for key in ORIGIN},
+        "origin": {key: env[key] for key in ORIGIN} | {"command": command(env["command"])},
     }
 
 
@@ -112,7 +112,7 @@ def page(name: str, model: Model) -> str:
     moved = [f"{key} {value:g}" for key, value in trained["augment"].items() if value] or ["not augmented"]
     rows += [
         ("trained on", f"`{trained['data']}`, split `{trained['split']}`; {', '.join(moved)}"),
-        ("command", f"`{command(origin['command'])}`"),
+        ("command", f"`{origin['command']}`"),
         (
             "time",
             f"{card['seconds'] / 60:.0f} minutes of training; {origin['processor']}, {origin['threads']} thread(s)",
