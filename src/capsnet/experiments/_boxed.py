@@ -38,10 +38,8 @@ def boxed(runs: Path) -> list[str]:
         return []
     lines = ["## weights", "", "**Trained weights in the box**", "", PROTOCOL, ""]
     if alone := [f"`{name}`" for name in final if name not in weights.list_weights()]:
-        lines += [
-            f"Not in the box, with the numbers of their runs' ends: {', '.join(alone)}. `NAME-1` is the first of two"
-        ]
-        lines += ["final runs of that name.", ""]
+        lines += [f"Not in the box, with the numbers of their runs' ends: {', '.join(alone)}."]
+        lines += ["`NAME-1` is the first of two final runs of that name.", ""]
     lines += ["| name | test set | error, % (95 %) | published, % | minutes |", "|---|---|---|---|---|"]
     for name, card in final.items():
         for spec, share in card["tests"].items():
