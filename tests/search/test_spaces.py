@@ -98,7 +98,10 @@ def test_conditions() -> None:
     plain = change(config, {"routing": "uniform"})
     assert (plain.iterations, plain.model_options) == (None, {})
     warm = change(config, {"routing": "em", "iterations": 3, "routing_options.inverse_temperature": 0.1})
-    assert (warm.iterations, warm.model_options) == (3, {"routing_options": {"inverse_temperature": 0.1}})
+    assert (warm.iterations, warm.model_options) == (
+        3,
+        {"routing_options": {"inverse_temperature": 0.1, "start_cost": 3.0}},
+    )
     wide = change(recipes.get("demo"), {"decoder_widths": "128-256", "augment.rotate": 5.0})
     assert (wide.model_options, wide.augment.rotate, wide.augment.shift) == ({"decoder_widths": [128, 256]}, 5.0, 1)
     assert halves((256, 512)) == ["128-256", "256-512", "512-1024"]
