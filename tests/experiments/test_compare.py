@@ -40,9 +40,11 @@ def test_all_but_the_routing_is_equal(tmp_path: Path) -> None:
 
 def test_each_routing_is_told_what_it_knows(tmp_path: Path) -> None:
     """The recipe `matrix` sets an inverse temperature, which none but EM has heard of."""
-    lab = Lab("compare", "quick", 1, tmp_path, options={"recipe": recipes.get("matrix")})
+    recipe = recipes.get("matrix")
+    lab = Lab("compare", "quick", 1, tmp_path, options={"recipe": recipe})
     options = {one.recipe: one.create_options() for one in plan(lab)}
-    assert options["compare-em"]["routing_options"]["inverse_temperature"] == 0.03
+    stated = recipe.model_options["routing_options"]["inverse_temperature"]
+    assert options["compare-em"]["routing_options"]["inverse_temperature"] == stated
     assert "routing_options" not in options["compare-dynamic"]
     for told in options.values():
         create_model("matrix-capsnet-small", **told)
