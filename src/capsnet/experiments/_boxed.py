@@ -39,7 +39,7 @@ def boxed(runs: Path) -> list[str]:
     lines = ["## weights", "", "**Trained weights in the box**", "", PROTOCOL, ""]
     if alone := [f"`{name}`" for name in final if name not in weights.list_weights()]:
         lines += [f"Not in the box, with the numbers of their runs' ends: {', '.join(alone)}."]
-        lines += ["`NAME-1` is the first of two final runs of that name.", ""]
+        lines += ["`NAME-1` and `NAME-2` are the other one of two final runs of that name.", ""]
     lines += ["| name | test set | error, % (95 %) | published, % | minutes |", "|---|---|---|---|---|"]
     for name, card in final.items():
         for spec, share in card["tests"].items():
@@ -64,8 +64,8 @@ def percent(share: dict[str, Any]) -> str:
 
 
 def task(name: str) -> str:
-    """What a run is a run of: `NAME-1` is an earlier one of `NAME`."""
-    return name.removesuffix("-1")
+    """What a run is a run of: `NAME-1` and `NAME-2` are further ones of `NAME`."""
+    return name.removesuffix("-1").removesuffix("-2")
 
 
 def behind(name: str, card: dict[str, Any]) -> str | None:
