@@ -27,7 +27,7 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
         "matrix",
         {
             "model": "matrix-capsnet",
-            "model_options": {"routing_options": {"inverse_temperature": 0.03}},  # four times as many children
+            "model_options": {"routing_options": {"inverse_temperature": 0.03}},  # at the recipe's 1 it does not
             "limit": 200,
             "eval_limit": 150,
             "batch_size": 2,

@@ -1,4 +1,4 @@
-"""What one process knows of a job of many: which run is its own, what is told of it, which worlds do not fit."""
+"""What one process knows of a job of many: which run is its own, and what is told of it."""
 
 import dataclasses
 import os
@@ -13,8 +13,6 @@ import capsnet
 from capsnet.training import TrainConfig
 from capsnet.training.run import JOB, environment, open_together
 from tests.training.test_distributed import stopped_after
-
-MET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:

@@ -1,6 +1,7 @@
 """The trained weights in the box as a section of docs/RESULTS.md: every number from the card in its file."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,10 @@ def boxed(runs: Path) -> list[str]:
     lines = ["## weights", "", "**Trained weights in the box**", "", PROTOCOL, ""]
     if alone := [f"`{name}`" for name in final if name not in weights.list_weights()]:
         lines += [f"Not in the box, with the numbers of their runs' ends: {', '.join(alone)}."]
-        lines += ["`NAME-1` and `NAME-2` are the other one of two final runs of that name.", ""]
+        lines += [
+            "`NAME-1` or `NAME-2`: the first or second final run of that name, where another one is in the box.",
+            "",
+        ]
     lines += ["| name | test set | error, % (95 %) | published, % | minutes |", "|---|---|---|---|---|"]
     for name, card in final.items():
         for spec, share in card["tests"].items():
@@ -64,8 +68,8 @@ def percent(share: dict[str, Any]) -> str:
 
 
 def task(name: str) -> str:
-    """What a run is a run of: `NAME-1` and `NAME-2` are further ones of `NAME`."""
-    return name.removesuffix("-1").removesuffix("-2")
+    """What a run is a run of: `NAME-1`, `NAME-2` and so on are further ones of `NAME`."""
+    return re.sub(r"-\d$", "", name)
 
 
 def behind(name: str, card: dict[str, Any]) -> str | None:

@@ -34,7 +34,7 @@ class CouplingMap {
   }
 }
 
-/** One map per class with how present it is (its length, its activation) below, a ghost of that before; a click selects the class. */
+/** One map per class; below it how present the class is, and before as a ghost. A click selects the class. */
 export class Overview {
   constructor(trace, classes, { onChoose, onPoint }) {
     this.cards = classes.map((name, j) => {
