@@ -29,7 +29,9 @@ def test_models(client: TestClient, shipped: Model) -> None:
     assert first["name"] == SHIPPED
     assert (first["image_size"], first["channels"], first["dims"], first["decoder"]) == ([28, 28], 1, 16, True)
     assert first["parameters"] == shipped.num_parameters()
-    assert first["routing"] == {"name": "dynamic", "iterations": 3}
+    assert first["routing"] == {"name": "dynamic", "iterations": 3, "activation": "paper"}
+    assert models["matrix"]["routing"] == {"name": "em", "iterations": 3, "activation": "em-diagonal"}
+    assert models["attentive"]["routing"] == {"name": "self-attention", "iterations": None, "activation": "exp"}
     assert first["grid"] == [6, 6, 8]
     assert first["test_accuracy"] == pytest.approx(0.9948)
     assert first["margins"] == models["em"]["margins"] == {"present": 0.9, "absent": 0.1}

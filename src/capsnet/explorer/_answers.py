@@ -16,6 +16,7 @@ from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.layers import ClassCaps, ConvCaps, DenseCaps, PrimaryCaps
 from capsnet.models import Model, describe
 from capsnet.models._decoding import DecodingModel
+from capsnet.routing import Routing
 
 MARGINS = {"present": 0.9, "absent": 0.1}  # of the margin loss [Eq. 4]
 
@@ -23,9 +24,7 @@ MARGINS = {"present": 0.9, "absent": 0.1}  # of the margin loss [Eq. 4]
 def introduce(exhibit: Exhibit) -> dict[str, Any]:
     """All that the page has to know about a model before it asks it anything."""
     model, card, profile = exhibit.model, exhibit.model.card, exhibit.profile
-    routing = routing_of(model)
     accuracy = card.get("test_accuracy")
-    named = {"name": routing.name, "iterations": getattr(routing, "iterations", None)} if routing else None
     kind = model.config.get("name", type(model).__name__)
     return {
         "name": exhibit.name,
@@ -38,7 +37,7 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
         "classes": list(model.class_names),
         "dims": pose_dims(model),
         "decoder": getattr(model, "decoder", None) is not None,
-        "routing": named,
+        "routing": name_routing(routing) if (routing := routing_of(model)) else None,
         "routings": replacements(model),
         "grid": list(grid) if (grid := grid_of(model)) else None,
         "multi": str(card.get("data", "")).partition(":")[0] == "multimnist",
@@ -49,6 +48,15 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
         "margins": MARGINS if isinstance(model, DecodingModel) else None,  # others have other losses
         "receptive": receptive_of(model),
         "gallery": exhibit.gallery.exists(),
+    }
+
+
+def name_routing(routing: Routing) -> dict[str, Any]:
+    covariance = getattr(routing, "covariance", None)
+    return {
+        "name": routing.name,
+        "iterations": getattr(routing, "iterations", None),
+        "activation": getattr(routing, "squash", f"em-{covariance}" if covariance else None),
     }
 
 

@@ -99,8 +99,11 @@ class Sprite(Answer):
 
 
 class RoutingInfo(Answer):
+    """``activation``: what makes a parent active, the name of a squash, ``em-diagonal`` or ``em-full``; or unknown."""
+
     name: str
     iterations: int | None
+    activation: str | None
 
 
 class Margins(Answer):

@@ -5,6 +5,7 @@ import { mount as mountBars } from "./bars.js";
 import { mount as mountCompare } from "./compare.js";
 import { mount as mountDraw, showExample } from "./draw.js";
 import { offer } from "./elements.js";
+import { mount as mountFormulas } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
 import { mount as mountKnobs } from "./knobs.js";
@@ -90,6 +91,7 @@ function main() {
   mountSkip();
   mountPicker();
   mountHints(document.getElementById("hints"));
+  mountFormulas(document.getElementById("who"), document.getElementById("routing"));
   for (const [id, mount] of Object.entries(PANELS)) mount(document.getElementById(id));
   start();
   load().catch(report);

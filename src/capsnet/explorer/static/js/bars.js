@@ -40,7 +40,7 @@ function build() {
     radio.addEventListener("change", () => select(k));
     const fill = h("div", { class: "fill" });
     const meter = h("div", {
-      class: "meter", role: "meter", "data-testid": `bar-${k}`, "aria-label": `Length of capsule ${name}`,
+      class: "meter", role: "meter", "data-testid": `bar-${k}`, "aria-label": `How present ${name} is`,
       "aria-valuemin": "0", "aria-valuemax": "1", "aria-valuenow": "0.000",
     }, fill);
     const value = h("span", { class: "value" });

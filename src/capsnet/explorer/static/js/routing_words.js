@@ -17,10 +17,7 @@ export function narrate(trace, iteration, klass, classes) {
     const first = trace.even
       ? `At first every child gives each class the same, ${digits(trace.start)} of itself.`
       : `The children differ from the first on; an equal share is ${digits(trace.start)}.`;
-    return (
-      `${first} ` +
-      `The votes for “${name}” add up to ${now}.`
-    );
+    return `${first} The votes for “${name}” bring it to ${now}.`;
   }
   const count = (test) => {
     let number = 0;
