@@ -180,7 +180,8 @@ class CompareArgs(ExperimentArgs):
     routings: tuple[str, ...] = ()
     """Which ones (see `capsnet list routings`; also fixed-point, kmeans-inner, em-full); all of them by default."""
     recipe: str | None = None
-    """A recipe of a network that takes a routing; by default the small CapsNet on MNIST."""
+    """A recipe of a network that takes a routing, or the config.json of a run: trained for its own number of epochs,
+    whatever the budget (but `smoke`). By default the small CapsNet on MNIST."""
 
 
 @dataclass(kw_only=True)

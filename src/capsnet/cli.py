@@ -157,10 +157,8 @@ def reproduce_(arguments: Sequence[str]) -> None:
 
 def compare(arguments: Sequence[str]) -> None:
     args = tyro.cli(CompareArgs, args=arguments, prog="capsnet compare")
-    options: dict[str, Any] = {"routings": args.routings} if args.routings else {}
-    if args.recipe is not None:
-        options["recipe"] = recipes.get(args.recipe)
-    outcome = run_experiment("compare", args, **options)
+    given = {"routings": args.routings, "recipe": args.recipe}
+    outcome = run_experiment("compare", args, **{key: value for key, value in given.items() if value})
     for table in outcome["tables"]:
         print_columns([table["columns"], *table["rows"]])
 

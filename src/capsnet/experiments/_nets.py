@@ -81,7 +81,7 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
     if lab.budget == "shipped":
         names = sorted({BOX[config.data, config.model] for config in configs})
         listed = " and ".join(f"`{name}`" for name in names)
-        return [f"The networks are those in the box, {listed}: see [weights](#weights) for what they are."]
+        return [f"The networks are those in the box, {listed}: docs/weights.md tells what they are."]
     small = (
         ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
          "training instead of hundreds of epochs."]

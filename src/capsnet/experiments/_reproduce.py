@@ -80,11 +80,15 @@ def reproduce(
         out: where the results go. What was finished there before is not done again.
         device: auto, cpu, cuda or mps.
         fresh: start from nothing, whatever was done before.
-        options: what the experiment itself takes, such as ``routings`` and ``recipe`` of ``compare``.
-        ask: called with the estimated time before the paper's setting starts; False ends it with ``Declined``.
+        options: what the experiment itself takes: ``compare`` takes ``routings`` (names) and ``recipe`` (a name or
+            the path of a config.json), the others nothing.
+        ask: called with the estimated time before the paper's setting or a recipe of the caller's starts; False ends
+            it with ``Declined``.
     """
     module = find(name)
     check_name("budget", budget, get_args(Budget))
+    for key in options:
+        check_name(f"option of {name}", key, getattr(module, "OPTIONS", ()))
     if seeds is not None and not 1 <= seeds <= 100:
         raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
     if budget == "shipped" and (name not in BOXED or (seeds or 1) > 1):
@@ -92,9 +96,11 @@ def reproduce(
             f"the box has one trained network each for {', '.join(BOXED)}: choose another budget for {name}"
         )
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
-    if budget == "paper" and ask is not None:
+    planned = module.plan(lab)  # what is wrong with the options shows here, before anything is written
+    long = budget == "paper" or (budget != "smoke" and options.get("recipe") is not None)
+    if long and ask is not None:
         log.info("timing a few steps of each network that %s needs", name)
-        question = _estimate.sentence(name, lab, module.plan(lab))
+        question = _estimate.sentence(name, lab, planned)
         if not ask(question):
             raise Declined(f"{name} was not started")
     started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -111,7 +117,7 @@ def write(lab: Lab, module: ModuleType, report: Report, started: str, seconds: f
     command = f"capsnet reproduce {lab.name} --budget {lab.budget} --seeds {len(seeds)}"
     if lab.options:  # only `compare` takes any, and it has a verb of its own
         told = f" --routings {' '.join(lab.options['routings'])}" if lab.options.get("routings") else ""
-        told += f" --recipe {lab.options['recipe'].recipe}" if lab.options.get("recipe") else ""
+        told += f" --recipe {lab.options['recipe']}" if lab.options.get("recipe") else ""
         command = f"capsnet compare{told} --budget {lab.budget} --seeds {len(seeds)}"
     document = {
         "name": lab.name,

@@ -18,15 +18,16 @@ from typing import Any
 
 import torch
 
-from capsnet import data, models, routing
+from capsnet import data, models, recipes, routing
 from capsnet.experiments import _nets
 from capsnet.experiments._plots import Line, lines
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of, share
 from capsnet.inference import evaluate, evaluating
-from capsnet.training import TrainConfig
+from capsnet.training import TrainConfig, read_config
 
 TITLE = "Routings side by side: error, time, memory, entropy, and other numbers of iterations at test time"
+OPTIONS = ("routings", "recipe")
 TEST_ITERATIONS = (1, 2, 3, 5)
 FITTED = {"inverse_temperature": 0.1, "start_cost": 2.3}  # -log 0.1: unit poses times W ~ N(0, 0.1^2) spread by 0.1
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # more than one form of an algorithm, or not its defaults
@@ -54,22 +55,32 @@ def contenders(lab: Lab) -> dict[str, tuple[str, dict[str, Any]]]:
     return {name: everything[name] for name in asked}
 
 
-def config(lab: Lab, name: str, seed: int) -> TrainConfig:
-    """The recipe that was asked for (else the usual CapsNet) with this routing in it."""
-    algorithm, options = contenders(lab)[name]
-    base: TrainConfig | None = lab.options.get("recipe")
-    if base is None:
+def base_of(lab: Lab) -> TrainConfig:
+    """What each routing takes its turn in: the recipe that was asked for, as long as it is, else the usual CapsNet."""
+    name: str | None = lab.options.get("recipe")
+    if name is None:
         shorter: dict[str, Any] = lab.pick({}, {"epochs": 1}, {})
-        base = _nets.capsnet(lab, "mnist", seed=seed, decoder=False, **shorter)
+        return _nets.capsnet(lab, "mnist", decoder=False, **shorter)
+    asked = read_config(name) if name.endswith(".json") else recipes.get(name)
+    if "routing" not in models.model_options(asked.model):
+        raise ValueError(f"{asked.model}, the network of {name}, has no routing to exchange")
+    return dataclasses.replace(asked, epochs=1, limit=400, eval_limit=300) if lab.budget == "smoke" else asked
+
+
+def config(lab: Lab, name: str, seed: int) -> TrainConfig:
+    """The same training with this routing in it, and with as many iterations as the recipe states."""
+    algorithm, options = contenders(lab)[name]
+    base = base_of(lab)
+    known = routing.option_names(algorithm)
     rest = dict(base.model_options)
     own = rest.pop("routing_options", None) or {}  # what another routing does not know was not said to it
-    told = options | {key: value for key, value in own.items() if key in routing.option_names(algorithm)}
+    told = options | {key: value for key, value in own.items() if key in known}
     apart = {"squash": "unit"} if algorithm == "em" and "squash" in models.model_options(base.model) else {}
     return dataclasses.replace(
         base,
         recipe=f"compare-{name}",
         routing=algorithm,
-        iterations=None,
+        iterations=base.iterations if "iterations" in known else None,
         seed=seed,
         tensorboard=False,
         model_options=apart | rest | ({"routing_options": told} if told else {}),
@@ -82,7 +93,7 @@ def plan(lab: Lab) -> list[TrainConfig]:
 
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each has compared itself with others' tables."])
-    report.differs += _nets.differences(lab, plan(lab)[:1])
+    report.differs += setting(lab)
     if any(one.model_options.get("squash") == "unit" for one in plan(lab)):
         report.differs.append(MIXTURES)
     rows, curves = [], []
@@ -108,12 +119,7 @@ def run(lab: Lab) -> Report:
     ]
     report.tables = [Table("One network, one routing after another", columns, rows)]
     report.findings = findings(report.measures)
-    chance = 100 * (1 - 1 / data.load(config(lab, next(iter(contenders(lab))), 0).data, "validation").num_classes)
-    report.findings += [
-        f"`{m.name}` stayed at chance ({m.mean:.1f} %): in this network, with its default settings, it did not train."
-        for m in report.measures
-        if m.mean > 0.97 * chance
-    ]
+    report.findings += at_chance(report.measures, data.load(base_of(lab).data, "validation"))
     if curves:
         figure = lines(
             lab.figure("iterations.png"),
@@ -127,6 +133,28 @@ def run(lab: Lab) -> Report:
         report.draw(figure, "Error on validation digits when only the number of iterations at test time is changed.")
     report.draw(price(lab, report), "Test error against the time of an epoch: down and to the left is better.")
     return report
+
+
+def setting(lab: Lab) -> list[str]:
+    """In which network and training they took their turns."""
+    if (recipe := lab.options.get("recipe")) is None:
+        return _nets.differences(lab, plan(lab)[:1])
+    said = f"The recipe `{recipe}`"
+    if lab.budget == "smoke":
+        said = f"A smoke run of the recipe `{recipe}`, to see that it works: the numbers mean nothing"
+    return [f"{said}. Trained: {_nets.training(base_of(lab))}."]
+
+
+def at_chance(measures: list[Measure], split: data.Dataset) -> list[str]:
+    """Who has not learnt anything. (What chance is where a picture shows several classes depends on their number.)"""
+    if split.batch([0]).targets.ndim > 1:
+        return []
+    chance = 100 * (1 - 1 / split.num_classes)
+    return [
+        f"`{m.name}` stayed at chance ({m.mean:.1f} %): in this network and with these settings it did not train."
+        for m in measures
+        if m.mean > 0.97 * chance
+    ]
 
 
 def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
@@ -161,15 +189,17 @@ def entropy(couplings: torch.Tensor) -> float:
 
 def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:
     """Validation error in percent with other numbers of iterations; empty for a routing that has none."""
-    layer: Any = getattr(trained.model, "classes", None)
-    own = getattr(layer, "routing", None)
-    if own is None or "iterations" not in routing.option_names(own.name):
+    routed: list[Any] = [m for m in trained.model.modules() if isinstance(getattr(m, "routing", None), routing.Routing)]
+    owned = [layer.routing for layer in routed]
+    if not all("iterations" in routing.option_names(own.name) for own in owned):
         return {}
     errors = {}
     for iterations in TEST_ITERATIONS:
-        layer.routing = routing.get(own, iterations=iterations)
+        for layer, own in zip(routed, owned, strict=True):
+            layer.routing = routing.get(own, iterations=iterations)
         errors[str(iterations)] = 100 * (1 - evaluate(trained.model, validation).accuracy.value)
-    layer.routing = own
+    for layer, own in zip(routed, owned, strict=True):
+        layer.routing = own
     return errors
 
 
