@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from capsnet import weights
 from capsnet.experiments import results
 from capsnet.experiments._estimate import duration, sentence
 from capsnet.experiments._html import inline, page
 from capsnet.experiments._report import Figure, Measure, Report, Table, error_measure, read_measure
 from capsnet.experiments._reproduce import EXPERIMENTS
-from capsnet.experiments.lab import Lab
+from capsnet.experiments.lab import Lab, identity
 from capsnet.metrics import wilson_interval
 from capsnet.training import TrainConfig
 
@@ -104,6 +105,14 @@ def test_gathering_takes_the_largest_finished_budget(report: Report, tmp_path: P
     assert f"not run yet: {', '.join(EXPERIMENTS[1:])}" in text
     assert results.gather(tmp_path / "empty", docs) == []  # nothing new: what is there stays
     assert (docs / "RESULTS.md").read_text() == text
+
+
+def test_results_of_the_box_are_of_the_weights_that_are_in_it() -> None:
+    """New weights want `capsnet reproduce NAME --budget shipped --fresh` and `make results`."""
+    used = [json.loads(path.read_text()).get("boxed", {}) for path in sorted((DOCS / "results").glob("*.json"))]
+    named = {name: kept for one in used for name, kept in one.items()}
+    assert {"capsnet-mnist", "capsnet-multimnist", "capsnet-affine", "capsnet-affine-cnn"} == named.keys()
+    assert named == {name: identity(weights.resolve(name)) for name in named}
 
 
 def test_the_shipped_page_is_what_its_files_say() -> None:

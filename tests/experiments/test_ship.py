@@ -23,7 +23,7 @@ def boxed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     capsnet.train(config, out=folder / "run", figures=False)
     place = folder / "box"
     place.mkdir()
-    ship.ship(folder / "run", "efficient-mnist", ["mnist"], place)
+    ship.ship(folder / "run", "efficient-mnist", ["mnist"], place, folder / "runs")
     return folder / "run", place / "efficient-mnist.safetensors"
 
 
@@ -48,6 +48,24 @@ def test_the_page(boxed: tuple[Path, Path]) -> None:
     assert f"{value:.2%}" in page
     assert "at the end of the run" in page  # on 600 digits here
     assert str(boxed[0]) not in page
+
+
+def test_whoever_makes_room_leaves_a_card(boxed: tuple[Path, Path], tmp_path: Path) -> None:
+    """In the order of the final runs, whichever of them is in the box."""
+    run, file = boxed
+    runs, second = tmp_path / "runs", json.loads(json.dumps(capsnet.load(file).card))
+    ship.keep_card(file, second, runs)
+    ship.keep_card(tmp_path / "empty.safetensors", second, runs)
+    assert not runs.exists()  # the same run again, and an empty place
+    second["origin"]["started"] = "later"
+    ship.keep_card(file, second, runs)
+    kept = json.loads((runs / "efficient-mnist-1.json").read_text())
+    assert kept == ship.history(run)
+    assert kept["test_accuracy"]["n"] == 600  # of its end, not of what was stored
+    (runs / "efficient-mnist-1.json").rename(runs / "efficient-mnist-3.json")
+    ship.keep_card(file, second, runs)
+    ship.keep_card(file, second, runs)
+    assert sorted(path.stem[-1] for path in runs.iterdir()) == ["1", "2", "3"]
 
 
 def test_a_name_that_does_not_ship(boxed: tuple[Path, Path]) -> None:

@@ -41,7 +41,7 @@ def boxed(runs: Path) -> list[str]:
     if alone := [f"`{name}`" for name in final if name not in weights.list_weights()]:
         lines += [f"Not in the box, with the numbers of their runs' ends: {', '.join(alone)}."]
         lines += [
-            "`NAME-1` or `NAME-2`: the first or second final run of that name, where another one is in the box.",
+            "`NAME-1` and so on: the first, second, third final run of that name, where another one is in the box.",
             "",
         ]
     lines += ["| name | test set | error, % (95 %) | published, % | minutes |", "|---|---|---|---|---|"]

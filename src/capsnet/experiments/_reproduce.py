@@ -129,6 +129,7 @@ def write(lab: Lab, module: ModuleType, report: Report, started: str, seconds: f
         "seconds": round(seconds, 1),
         "environment": machine | {"threads": torch.get_num_threads()},
         "trained_on": sorted(lab.machines),
+        "boxed": lab.boxed,
         **report.to_dict(),
     }
     write_atomically(lab.folder / f"{lab.name}.html", page(document, lab.folder))

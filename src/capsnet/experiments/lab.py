@@ -77,6 +77,7 @@ class Lab:
         self.seconds = 0.0  # of everything this experiment used, in whichever sitting it was done
         self._now = 0.0  # how much of that was done in this one
         self.machines: set[str] = set()  # what the networks were trained on
+        self.boxed: dict[str, str] = {}  # which networks of the box were used, with the weights they had
         self.fresh = fresh
         self._forgotten: set[Path] = set()
 
@@ -128,7 +129,7 @@ class Lab:
         name = BOX[config.data, config.model]
         model = load(name)
         card = model.card
-        self.seconds += card["seconds"]
+        self.boxed[name] = identity(resolve(name))
         self.machines.add(machine(card["origin"] | {"device": "cpu"}))
         return Trained(model, {"accuracy": card["tests"][config.data], **card}, None, resolve(name))
 
@@ -192,9 +193,13 @@ def _changed(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
 
 
 def identity(run: Path) -> str:
-    """A run (or a file of weights) by its name and by the weights that are in it now."""
+    """A run (or a file of weights) by its name and by the weights that are in it now, whatever its card says."""
     weights = run if run.is_file() else run / WEIGHTS
-    return f"{run.name}-{hashlib.sha256(weights.read_bytes()).hexdigest()[:10]}" if weights.is_file() else run.name
+    if not weights.is_file():
+        return run.name
+    content = weights.read_bytes()
+    header = int.from_bytes(content[:8], "little")  # safetensors: its length, the header, the numbers
+    return f"{run.name}-{hashlib.sha256(content[8 + header :]).hexdigest()[:10]}"
 
 
 def machine(env: dict[str, Any]) -> str:

@@ -9,13 +9,15 @@ card has the accuracy of the *stored* numbers, and that of the run beside it whe
 test sets; the first one given becomes what `capsnet evaluate NAME` tests on. The card goes into the file of weights
 (from where docs/RESULTS.md takes it) and, for people, beside it.
 
-A run that does not ship can leave its card alone, as a file that docs/RESULTS.md is made from.
+A run that does not ship can leave its card alone, as a file that docs/RESULTS.md is made from. So does one that
+another takes the place of, under the first NAME-1, NAME-2, ... that is free: every final run counts.
 
 The profile is what the explorer's sliders, their names and its gallery come from. Ranges, means and hard examples are
 `profiles.measure` on the test split; the dimensions are named by the rule of the experiment `perturb`, on validation
 digits. A model of several digits at once gets no names: its sweep would have to be measured over the other digit.
 """
 
+import itertools
 import json
 import shlex
 import sys
@@ -47,11 +49,13 @@ SUMMARIES = {
     "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same convolutions, no capsules",
     "matrix-mnist": "matrix capsules with EM routing at CPU widths, on MNIST",
 }
+RUNS = Path("docs/results/runs")
+CARD = ("recipe", "seed", "epoch", "at_its_end", "trained_on", "seconds", "origin")
 ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor", "threads", "started")
 
 
-def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPPED) -> Path:
-    """Write weights and card of a finished run under a name."""
+def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPPED, runs: Path = RUNS) -> Path:
+    """Write weights and card of a finished run under a name. Whose place it takes leaves its card in ``runs``."""
     check_name("shipped model", name, SUMMARIES)
     with tempfile.TemporaryDirectory() as folder:  # rounded as they will be stored; the box gets them with their card
         stored = weights.load(
@@ -70,9 +74,28 @@ def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPP
         "tests": {spec: result.accuracy._asdict() for spec, result in tests.items()},
         "slice": {"n": few.n, "right": round(few.value * few.n)},
     }
-    file = weights.save(stored, place / f"{name}.safetensors", dtype=torch.float16)
+    file = place / f"{name}.safetensors"
+    keep_card(file, stored.card, runs)
+    weights.save(stored, file, dtype=torch.float16)
     write_atomically(file.with_suffix(".md"), page(name, stored))
     return file
+
+
+def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
+    """Before a file of weights is replaced by those of another final run: its card, with the numbers of its end."""
+    card = weights.read_metadata(file)["card"] if file.is_file() else {}
+    if "origin" not in card or card["origin"] == other["origin"]:
+        return  # nothing there, no final run, or the same one shipped again
+    spec, end = card["trained_on"]["data"], card["at_its_end"]
+    kept = {key: card[key] for key in CARD} | {"data": spec, "test_accuracy": end, "tests": {spec: end}}
+    taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")}
+    name = next(name for n in itertools.count(1) if (name := f"{file.stem}-{n}") not in taken)
+    write_card(kept, runs / f"{name}.json")
+
+
+def write_card(card: dict[str, Any], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, json.dumps(card, indent=2) + "\n")
 
 
 def config_of(run: Path) -> dict[str, Any]:
@@ -182,8 +205,7 @@ def main(arguments: list[str]) -> None:
                 for name in names:
                     write_profile(name)
             case ["--card", run, file]:
-                Path(file).parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(Path(file), json.dumps(history(Path(run)), indent=2) + "\n")
+                write_card(history(Path(run)), Path(file))
             case [run, name, *tested_on] if not run.startswith("--"):
                 ship(Path(run), name, tested_on)
                 write_profile(name)
