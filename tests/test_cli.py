@@ -55,8 +55,11 @@ def test_train_evaluate_predict(quick_recipe: None, capsys: pytest.CaptureFixtur
     cli.main(["evaluate", "run", "--json"])  # on the data it was trained on
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["accuracy"] == json.loads(Path("run/results.json").read_text())["accuracy"]
+    assert (metrics["data"], metrics["split"]) == (config.data, "test")
     cli.main(["evaluate", "run", "--data", quick.data])
-    assert "precision" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "precision" in said
+    assert said.startswith(f"run on the test split of {quick.data}\n")
 
     strokes = np.full((60, 50), 255, np.uint8)
     strokes[10:50, 22:28] = 20

@@ -98,17 +98,19 @@ def resume_command(arguments: Sequence[str], again: str) -> str:
 
 def evaluate(arguments: Sequence[str]) -> None:
     args = tyro.cli(EvaluateArgs, args=arguments, prog="capsnet evaluate")
+    model = capsnet.load(args.model)
+    spec = args.data or model.card.get("data", "mnist")
     result = capsnet.evaluate(
-        args.model,
-        args.data,
+        model,
+        spec,
         split=args.split,
         batch_size=args.batch_size,
         device=pick_device(args.device),
         progress=True,
     )
     if args.json:
-        return say(json.dumps(result.metrics))
-    say(f"{args.model} on the {args.split} split{f' of {args.data}' if args.data else ''}\n")
+        return say(json.dumps({"data": spec, "split": args.split} | result.metrics))
+    say(f"{args.model} on the {args.split} split of {spec}\n")
     say(f"{'class':>12}  precision   recall      AUC  examples")
     for row in result.metrics["per_class"]:
         shown = [f"{row[key]:.4f}" if row[key] is not None else "-" for key in ("precision", "recall", "auc")]

@@ -58,19 +58,21 @@ def page(document: dict[str, Any], folder: Path) -> str:
 
 def lead(document: dict[str, Any]) -> str:
     count = len(document["seeds"])
-    return (
-        f"Budget {document['budget']}, {count} seed{'s' if count > 1 else ''}, {minutes(document['seconds'])} of work."
-    )
+    return f"Budget {document['budget']}, {plural(count, 'seed')}, {minutes(document['seconds'])} of work."
 
 
 def minutes(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+    return plural(seconds, "second") if seconds < 100 else plural(seconds / 60, "minute")
+
+
+def plural(number: float, what: str) -> str:
+    return f"{number:.0f} {what}{'' if round(number) == 1 else 's'}"
 
 
 def machine(document: dict[str, Any]) -> str:
     env = document["environment"]
     return (
-        f"{env['processor']}, {env['threads']} threads, {env['device']}; capsnet {env['capsnet']}, "
+        f"{env['processor']}, {plural(env['threads'], 'thread')}, {env['device']}; capsnet {env['capsnet']}, "
         f"torch {env['torch']}, Python {env['python']}; {env['started']}"
     )
 
