@@ -151,3 +151,30 @@ def test_bad_input_is_named(lengths: torch.Tensor, targets: torch.Tensor, messag
 def test_reconstruction_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="differ in shape"):
         F.reconstruction_loss(torch.rand(2, 1, 4, 4), torch.rand(2, 1, 4, 5))
+
+
+@pytest.mark.parametrize("name", ["paper", "exp", "power:1", "power:1.5", "power:2", "power:3", "power:8", "unit"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_squash_has_finite_gradients_at_every_length(name: str, dtype: torch.dtype) -> None:
+    longest = 20 if dtype == torch.float64 else 18  # beyond, the square of a length is more than the largest number
+    lengths = torch.cat([torch.zeros(1), torch.logspace(-20, longest, 161)]).to(dtype)
+    s = (lengths[:, None] * torch.tensor([0.6, -0.8], dtype=dtype)).requires_grad_()
+    pose, act = F.get_squash(name)(s)
+    assert pose.isfinite().all()
+    assert ((act >= 0) & (act <= 1 + 4 * torch.finfo(dtype).eps)).all()
+    (pose.sum() + act.sum()).backward()
+    assert s.grad is not None
+    assert s.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0, 3.0, 8.0])
+def test_power_squash_is_its_formula(power: float) -> None:
+    s = random(4, 200, 5) * torch.logspace(-4, 4, 200, dtype=torch.float64)[:, None]
+    norm = s.norm(dim=-1, keepdim=True)
+    pose, act = F.get_squash(f"power:{power}")(s)
+    torch.testing.assert_close(pose, s * norm ** (power - 1) / (1 + norm**power), rtol=1e-12, atol=0)
+    torch.testing.assert_close(act, pose.norm(dim=-1))
+    exact = pose.float()
+    torch.testing.assert_close(F.get_squash(f"power:{power}")(s.float())[0], exact, rtol=1e-5, atol=1e-37)
+    moderate = random(5, 20, 3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: F.get_squash(f"power:{power}")(s)[0], moderate)

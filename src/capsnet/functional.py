@@ -78,8 +78,10 @@ def _squash_exp(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
 
 def _squash_power(s: Tensor, dim: int = -1, *, power: float) -> tuple[Tensor, Tensor]:
     norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
-    safe = torch.where(norm > 0, norm, 1)
-    factor = 1 / (safe + safe ** (1 - power))  # |s|^(P-1) / (1 + |s|^P) without a large power
+    # |s|^(P-1) / (1 + |s|^P), for long vectors divided by |s|^P above and below: no power that grows, here or in the
+    # gradient. Each form sees what the other is for as 1, so that it has a finite gradient to be multiplied by zero.
+    short, long = torch.where(norm > 0, norm, 1).clamp_max(1), norm.clamp_min(1)
+    factor = torch.where(norm < 1, short ** (power - 1) / (1 + short**power), 1 / (long + long ** (1 - power)))
     pose = s * torch.where(norm > 0, factor, 1.0 if power == 1 else 0.0)
     return pose, length(pose, dim)
 

@@ -155,9 +155,20 @@ def test_centres_are_the_middle_of_what_a_child_sees() -> None:
     lit = dark.clone()
     lit[0, 0, 18, 22] = 100.0
     with torch.no_grad():
-        moved = (model.primary.after(model.conv, lit) - model.primary.after(model.conv, dark))[0].norm(dim=-1).numpy()
+        lit, dark = (model.primary(images, after=model.conv) for images in (lit, dark))
+    moved = (lit - dark)[0].norm(dim=-1).numpy()
     noticed = moved > 1e-6
     assert (rows[noticed].min() + rows[noticed].max(), columns[noticed].min() + columns[noticed].max()) == (36, 44)
+
+
+def test_presence_is_not_the_length_where_it_stands_apart() -> None:
+    options = {"image_size": (40, 40), "num_classes": 3, "conv_channels": 4, "primary_types": 2, "decoder": False}
+    model = create_model("capsnet", squash="unit", **options)
+    assert isinstance(model, CapsNet)
+    presence = route(model, Shapes("crowded", "test", objects=2), np.arange(2)).presence
+    assert presence.shape == (2, 288)
+    assert (presence < 1).all()
+    assert presence.std() > 0.001
 
 
 def test_route_gives_couplings_of_every_child() -> None:

@@ -100,6 +100,13 @@ def test_every_routing(routing: str, options: dict[str, Any], tmp_path: Path) ->
     assert f"| {called} | {in_onnx.split('. ')[0]} | {in_torch} |" in rows_of_the_guide()
 
 
+@pytest.mark.parametrize("name", ["capsnet", "capsnet-image", "efficient-capsnet"])
+def test_a_presence_apart_from_the_pose(name: str, tmp_path: Path) -> None:
+    model = build(name, squash="unit")
+    for format, suffix in (("onnx", "onnx"), ("torch", "pt2")):
+        assert attempt(model, tmp_path / f"model.{suffix}", format)[0] == "yes"
+
+
 def test_the_card_and_the_file_say_the_same(tmp_path: Path) -> None:
     model = build("capsnet")
     model.class_names = ("ant", "bee", "cat")

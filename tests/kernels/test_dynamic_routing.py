@@ -157,6 +157,20 @@ def test_memory_follows_the_weights() -> None:
             w.mul_(1.5)
 
 
+def test_memory_follows_each_child_changed_behind_the_version_counter() -> None:
+    memory = Memory()
+    u, w, _, _ = example(5, 3000, 3, 4, 2, False, False)
+    assert u is not None
+    assert w is not None
+    with torch.no_grad():
+        for child in (None, 0, 1, 1500, 2999):
+            if child is not None:
+                w.data[child] = -w.data[child].flip(0)
+            pose = route(u, w, memory=memory)
+            assert pose is not None
+            torch.testing.assert_close(pose, plain(u, w, None, None))
+
+
 def test_compiled_code_declines() -> None:
     u, w, _, _ = example(5, 20, 3, 4, 2, False, False)
 

@@ -145,9 +145,26 @@ def test_packed_path_matches_and_follows_the_weight() -> None:
         w.data.mul_(2)  # behind the version counter's back
         y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
         torch.testing.assert_close(y, F.conv2d(x, w, b))
+        for place in ((3, 11, 4, 2), (0, 29), (6, slice(None), 1)):
+            w.data[place] += 1
+            y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
+            torch.testing.assert_close(y, F.conv2d(x, w, b))
 
 
-@pytest.mark.parametrize("how", ["optimizer", "fused optimizer", "load_state_dict", "data", "replaced"])
+@pytest.mark.skipif(not packed_conv.available(), reason="this PyTorch has no oneDNN")
+def test_of_many_packed_weights_a_filter_a_channel_or_a_tap_does_not_change_unseen() -> None:
+    memory, (x, w, b) = Memory(), example(1, 128, 64, (9, 9), (9, 9))
+    assert w.numel() > packed_conv._QUICK
+    with torch.no_grad():
+        for place in ((), (5,), (63,), (slice(None), 0), (slice(None), 77), (..., 4, 8)):
+            w.data[place] *= 0.5
+            y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
+            torch.testing.assert_close(y, F.conv2d(x, w, b))
+
+
+@pytest.mark.parametrize(
+    "how", ["optimizer", "fused optimizer", "load_state_dict", "data", "data of one", "data swapped", "replaced"]
+)
 def test_a_kept_spectrum_never_outlives_its_weight(how: str) -> None:
     x, w, _ = example(4, 6, 5, (20, 20), (9, 9))
     layer, memory = torch.nn.Conv2d(6, 5, 9, stride=2), Memory()
@@ -164,6 +181,10 @@ def test_a_kept_spectrum_never_outlives_its_weight(how: str) -> None:
         layer.load_state_dict({k: v + 1 for k, v in layer.state_dict().items()})
     elif how == "data":
         layer.weight.data.mul_(0.5)
+    elif how == "data of one":
+        layer.weight.data[3, 4, 1, 7] += 1
+    elif how == "data swapped":
+        layer.weight.data[2] = layer.weight.data[2].flip(0)
     elif how == "replaced":
         layer.weight = torch.nn.Parameter(w * 3)
     else:
@@ -252,3 +273,19 @@ def test_compiled_and_mapped_code_sees_the_plain_operator() -> None:
 def test_errors_are_the_native_ones(bad: Tensor) -> None:
     with pytest.raises(RuntimeError), using("fast"):
         conv2d(bad, torch.zeros(4, 3, 5, 5))
+
+
+@pytest.mark.parametrize("tiles", [1, 4], ids=["one tile", "four tiles"])
+@pytest.mark.parametrize("leaf", [None, 1], ids=["inference", "training"])
+def test_the_result_may_be_changed_in_place(tiles: int, leaf: int | None) -> None:
+    x, *arguments = example(2, 3, 4, (14, 14) if tiles == 1 else (40, 40), (5, 5))
+    if leaf:
+        arguments[0].requires_grad_()
+    w, b = arguments
+    shift = torch.zeros((), requires_grad=True)
+    changed = fast(x, w, b, (1, 1), (0, 0)).add_(shift).relu_()
+    expected = F.conv2d(x, w, b).relu()
+    torch.testing.assert_close(changed, expected, rtol=1e-4, atol=1e-5)
+    if leaf:
+        (found,), (plain,) = (torch.autograd.grad(y.square().sum(), w) for y in (changed, expected))
+        torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-4 * float(plain.abs().max()))

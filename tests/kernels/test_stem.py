@@ -96,3 +96,14 @@ def test_declines_where_it_should(why: str) -> None:
     with using(path):  # pyright: ignore[reportArgumentType]
         w1, b1, w2, b2 = rest
         assert conv_relu_conv(x, w1, b1, w2, b2, stride=3 if why == "stride 3" else 2) is None
+
+
+@pytest.mark.parametrize("size", [(28, 28), (60, 60)], ids=["one tile", "several"])
+def test_the_result_may_be_changed_in_place(size: tuple[int, int]) -> None:
+    x, *rest = example(2, 1, 4, 3, size, 5, 5)
+    parameters = [t.requires_grad_() for t in rest]
+    changed = fast(x, *parameters, stride=(2, 2)).relu_()
+    expected = stem.plain(x, *parameters, stride=(2, 2)).relu()
+    torch.testing.assert_close(changed, expected, rtol=1e-4, atol=1e-5)
+    for a, b in zip(*(torch.autograd.grad(y.square().sum(), parameters) for y in (changed, expected)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()))

@@ -1,8 +1,11 @@
 """Layers: where a capsule's numbers come from, what the votes are, any batch, any size."""
 
+from typing import Any
+
 import pytest
 import torch
 
+from capsnet import kernels
 from capsnet.functional import squash
 from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
 
@@ -101,3 +104,45 @@ def test_decoder_draws_pictures_in_range(C: int, H: int, W: int) -> None:
     assert drawn.shape == (1, C, H, W)
     assert ((drawn > 0) & (drawn < 1)).all()
     assert [m.out_features for m in decoder.layers if isinstance(m, torch.nn.Linear)] == [10, 11, C * H * W]
+
+
+@pytest.mark.parametrize("squash", ["paper", "exp", "power:3", "unit"])
+def test_primary_presence_stands_apart_where_the_length_does_not_say_it(squash: str) -> None:
+    layer, x = PrimaryCaps(2, types=3, dim=4, kernel_size=3, squash=squash), torch.randn(2, 2, 9, 9)
+    capsules, act = layer(x, presence=True)
+    assert torch.equal(capsules, layer(x))
+    if squash != "unit":
+        assert act is None
+        return
+    square = layer.conv(x).movedim(1, -1).reshape(2, -1, 4).square().sum(dim=-1)
+    torch.testing.assert_close(act, square / (1 + square))
+    torch.testing.assert_close(capsules.norm(dim=-1), torch.ones(2, capsules.shape[1]))
+
+
+@pytest.mark.parametrize("path", ["plain", "fast"])
+@pytest.mark.parametrize("first", [{}, {"stride": 2}, {"padding": 1}, {"dilation": 2}, {"bias": False}], ids=str)
+def test_primary_after_any_convolution(first: dict, path: Any) -> None:
+    conv, layer = torch.nn.Conv2d(1, 6, 5, **first), PrimaryCaps(6, types=2, dim=4, kernel_size=5)
+    images = torch.rand(3, 1, 28, 28)
+    with kernels.using(path), torch.no_grad():
+        torch.testing.assert_close(layer(images, after=conv), layer(conv(images).relu()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", ["plain", "fast"])
+@pytest.mark.parametrize("shape", [(8, 1), (1, 6), (6,)])
+@pytest.mark.parametrize("what", ["act", "mask"])
+def test_activations_and_masks_of_another_shape_are_refused_on_every_path(
+    what: str, shape: tuple[int, ...], path: Any
+) -> None:
+    with kernels.using(path), pytest.raises(ValueError, match=rf"{what} must have shape \(B, I\) = \(8, 6\)"):
+        DenseCaps(6, 3)(torch.randn(8, 6, 8), **{what: torch.ones(shape)})
+
+
+@pytest.mark.parametrize("path", ["plain", "fast"])
+def test_padding_may_hold_anything(path: Any) -> None:
+    layer, mask = DenseCaps(6, 3), torch.arange(6).expand(8, 6) < 4
+    u, act = torch.randn(8, 6, 8), torch.rand(8, 6)
+    with kernels.using(path):
+        expected = layer(u, act, mask=mask).pose
+        u[:, 4:], act[:, 4:] = torch.nan, torch.nan
+        assert torch.equal(layer(u, act, mask=mask).pose, expected)

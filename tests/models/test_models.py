@@ -5,6 +5,7 @@ import torch
 
 import capsnet
 from capsnet import functional as F
+from capsnet import kernels
 from capsnet.models import TextModel, describe, model_options
 
 SMALL = {
@@ -213,3 +214,67 @@ def test_labels_of_another_batch_are_refused(tiny: capsnet.Model) -> None:
 def test_an_empty_batch_gives_an_empty_answer(tiny: capsnet.Model) -> None:
     output = tiny(torch.rand(0, 1, 20, 22))
     assert output.lengths.shape == (0, 3)
+
+
+@pytest.mark.filterwarnings("ignore:var_mean")  # torch warns of the variance of no images at all
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_every_model_answers_an_empty_batch(name: str) -> None:
+    model = build(name)
+    output, one = model(example_inputs(model, 0)), model(example_inputs(model, 1))
+    for nothing, something in zip(output[:4], one[:4], strict=True):
+        assert (nothing is None) == (something is None)
+        assert nothing is None or nothing.shape == (0, *something.shape[1:])
+
+
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_hooks_fire_on_every_part_of_every_model(name: str) -> None:
+    """Each on its own: a hook on one part must not depend on another's having sent the call down the plain path."""
+    model = build(name)
+    images = example_inputs(model, 4)
+    lists = (torch.nn.ModuleList, torch.nn.ParameterDict)  # which hold parts and are never called
+    with kernels.using("fast"), torch.no_grad():
+        for part, module in model.named_modules():
+            if isinstance(module, lists):
+                continue
+            fired = []
+            handle = module.register_forward_hook(lambda module, args, output, fired=fired: fired.append(module))
+            model(images)
+            handle.remove()
+            assert fired, f"{part} of {name}"
+
+
+@pytest.mark.parametrize("name", ["capsnet", "capsnet-image", "efficient-capsnet"])
+@pytest.mark.parametrize("squash", ["paper", "unit"])
+def test_the_routing_hears_of_presence_where_lengths_do_not_say_it(name: str, squash: str) -> None:
+    model, heard = build(name, squash=squash), []
+    model.get_submodule("classes").register_forward_pre_hook(lambda module, args: heard.append(args))
+    output = model(example_inputs(model, 3))
+    children, act = heard[0]
+    if squash == "paper":
+        assert act is None
+        return
+    assert act.shape == children.shape[:2]
+    assert ((act >= 0) & (act < 1)).all()
+    assert act.std() > 0
+    torch.testing.assert_close(model.get_submodule("classes")(children, act).act, output.lengths)
+
+
+def test_the_steepest_squash_trains_on_short_vectors() -> None:
+    """Primary capsules divided by 32, as in the authors' code: |s|^8 is far below the smallest number there is."""
+    model = build("capsnet", squash="power:8", primary_scale=1 / 32).train()
+    images, labels = torch.rand(4, 1, 28, 28), torch.arange(4)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        model.loss(model(images, labels), labels, images).total.backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+        optimizer.step()
+    assert model(images).lengths.isfinite().all()
+
+
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_the_hint_to_build_a_decoder_is_given_where_that_can_be_done(name: str) -> None:
+    can = "decoder" in model_options(name)
+    model = build(name, **({"decoder": False} if can else {}))
+    with pytest.raises(ValueError, match=rf"^{name} has no decoder{': build it with decoder=True' if can else ''}$"):
+        model.decode(torch.rand(1, model.num_classes, 16), torch.tensor([0]))

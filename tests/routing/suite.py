@@ -80,9 +80,10 @@ def masks(route: Routing) -> None:
     mask = torch.tensor([[True] * (I - 2) + [False] * 2] * B)
     params = learned(route, I, J, D)
     kept = {name: tensor[: I - 2] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
-    spoilt = votes.clone()
+    spoilt, unsure = votes.clone(), act.clone()
     spoilt[:, I - 2 :] = torch.nan
-    masked = route(spoilt, act, mask=mask, params=params)
+    unsure[:, I - 2 :] = torch.nan
+    masked = route(spoilt, unsure, mask=mask, params=params)
     fewer = route(votes[:, : I - 2], act[:, : I - 2], params=kept)
     close(masked.pose, fewer.pose)
     close(masked.act, fewer.act)
@@ -101,7 +102,20 @@ def activations(route: Routing) -> None:
     gone, params = act.clone(), learned(route, I, J, D)
     gone[:, -1] = 0
     kept = {name: tensor[:-1] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
-    close(route(votes, gone, params=params).pose, route(votes[:, :-1], act[:, :-1], params=kept).pose)
+    fewer = route(votes[:, :-1], act[:, :-1], params=kept).pose
+    close(route(votes, gone, params=params).pose, fewer)
+    loud = votes.clone()
+    loud[:, -1] *= 1e4
+    heard = route(loud.requires_grad_(), gone.requires_grad_(), params=params).pose
+    close(heard, fewer)
+    heard.sum().backward()
+    assert loud.grad is not None
+    assert loud.grad.isfinite().all()
+    assert gone.grad is not None
+    assert gone.grad.isfinite().all()
+    nobody = route(votes, torch.zeros_like(act), params=params)
+    assert nobody.pose.isfinite().all()
+    assert nobody.act.isfinite().all()
 
 
 def order(route: Routing) -> None:

@@ -201,3 +201,15 @@ def test_em_multiplied_out_is_exact_enough_in_single_precision(spread: float, aw
     torch.testing.assert_close(single.pose.double(), exact.pose, rtol=1e-4, atol=1e-4 * spread)
     torch.testing.assert_close(single.act.double(), exact.act, rtol=0, atol=1e-3)
     torch.testing.assert_close(single.trace.couplings.double(), exact.trace.couplings, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_em_is_not_taken_back_to_halves_by_autocast(covariance: str) -> None:
+    """Variances are differences of nearly equal numbers: of products that autocast makes in halves nothing is left."""
+    route = routing.get("em", covariance=covariance)
+    votes, act = normal(0, 2, 20, 3, 4, dtype=torch.float32), normal(1, 2, 20, dtype=torch.float32).sigmoid()
+    expected = route(votes, act)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = route(votes, act)
+    assert torch.equal(found.pose, expected.pose)
+    assert torch.equal(found.act, expected.act)

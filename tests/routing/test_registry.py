@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from capsnet import routing
+from capsnet.layers import DenseCaps, SharedCaps
 from capsnet.routing import _registry
 
 
@@ -58,6 +59,29 @@ def test_a_new_routing_is_one_class_and_one_registration(monkeypatch: pytest.Mon
         @routing.register
         class Other(Mean):
             pass
+
+
+def test_a_routing_object_needs_no_registration() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Scaled(routing.Routing):
+        """The mean of all votes, scaled."""
+
+        name: ClassVar[str] = "scaled"
+        scale: float = 1.0
+
+        def route(self, votes, weights, edges, params, trace):
+            pose = self.scale * votes.mean(dim=1)
+            return routing.Routed(pose, pose.norm(dim=-1))
+
+    own = Scaled(scale=2.0)
+    assert routing.get(own) is own
+    assert routing.get(own, scale=3.0) == Scaled(scale=3.0)
+    with pytest.raises(ValueError, match=r"unknown option of scaled routing 'scala'.*'scale'"):
+        routing.get(own, scala=3.0)
+    with pytest.raises(ValueError, match="unknown routing 'scaled'"):
+        routing.get("scaled")
+    assert DenseCaps(5, 3, 8, 16, own)(torch.rand(2, 5, 8)).pose.shape == (2, 3, 16)
+    assert SharedCaps(3, 8, 16, own)(torch.rand(2, 5, 8)).pose.shape == (2, 3, 16)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Routed(NamedTuple):
 
     images: NDArray  # (B, C, H, W)
     couplings: NDArray  # (R, B, I, J)
-    presence: NDArray  # (B, I): the children's lengths
+    presence: NDArray  # (B, I): the children's lengths, or what stands apart from them (squash `unit`)
     owner: NDArray  # (B, I): the object on whose ink a child's receptive field is centred, -1 for none
     classes: NDArray  # (B, K): the objects' classes
     lengths: NDArray  # (B, J)
@@ -56,7 +56,8 @@ def route(model: CapsNet, shapes: Shapes, index: NDArray) -> Routed:
             output = model(chunk.to(device), trace=True)
             assert output.trace is not None
             couplings.append(output.trace.couplings.cpu())
-            presence.append(model.primary.after(model.conv, chunk.to(device)).norm(dim=-1).cpu())
+            children, act = model.primary(chunk.to(device), after=model.conv, presence=True)
+            presence.append((children.norm(dim=-1) if act is None else act).cpu())
             lengths.append(output.lengths.cpu())
     rows, columns = centres(model.grid, model.conv.kernel_size[0])
     return Routed(

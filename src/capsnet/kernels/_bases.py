@@ -8,10 +8,10 @@ points this is the FFT; with real points it is Toom-Cook, which the deep-learnin
 
 **Which points.** A complex point costs three real products [Gauss] and stands, with its conjugate, for two inputs; a
 real point costs one product and stands for one. So real points are cheaper, but powers of real numbers are nearly
-parallel for n beyond about eight and rounding errors explode. The mix used in float32 for eight inputs or more - six
-real points +-1, +-2, +-1/2, the rest spread over the unit circle - has the error of the FFT (7e-7 of the largest value
-against 4e-7 for direct summation; 10x10 inputs need 132 products instead of the FFT's 148). Float64 users want
-digits more than speed, so they get the roots of unity.
+parallel for n beyond about eight and rounding errors explode. The mix used in float32 for seven inputs or more - real
+points +-1, +-2, +-1/2 where n is even, 0, +-1, 2, -1/2 where it is odd, the rest spread over the unit circle - has the
+error of the FFT (7e-7 of the largest value against 4e-7 for direct summation; 10x10 inputs need 132 products instead of
+the FFT's 148). Float64 users want digits more than speed, so they get the roots of unity.
 
 **Three real products for a complex one.** With X = a + ib, W = c + id: p = (a+b) c, q = a (d-c), r = b (c+d) give XW =
 (p - r) + i (p + q). The sums in front fold into the bases of X and W, those behind into the basis of the output, so

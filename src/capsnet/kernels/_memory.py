@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-_SAMPLES = 257  # a prime number of weights to look at, so that no regular structure hides between them
+_APART = 257  # weights from one sample to the next; a prime number, so that no regular structure hides between them
 
 
 class Memory:
@@ -65,10 +66,6 @@ class Memory:
     def forget(self, name: str) -> None:
         self._contents.pop(name, None)
 
-    def clear(self) -> None:
-        self._blocks.clear()
-        self._contents.clear()
-
     @property
     def nbytes(self) -> int:
         return sum(block.numel() * block.element_size() for block in self._blocks.values())
@@ -91,15 +88,24 @@ class Memory:
         return Memory, ()
 
 
-def fingerprint(weight: Tensor) -> Hashable:
+def fingerprint(weight: Tensor, *, sampled: bool = False) -> Hashable:
     """A key that changes whenever the weight does: for spectra that are kept from call to call.
 
     The version counter sees every in-place operation (optimisers, load_state_dict, copy_), the address a replaced
-    tensor. Neither sees `weight.data.mul_(0.5)`, which is why a sample of the values takes part. None (= do not keep)
-    in inference mode's own tensors, which count no versions.
+    tensor. Neither sees `weight.data[3] = 0`, which is why the values take part: each row (filter, child) as its
+    product with one fixed random vector, which no edit leaves as it was unless it is lost in rounding. That reads the
+    whole weight; `sampled`, for calls which are hardly longer than that, looks at every 257th value, and may miss an
+    edit of single weights through `.data`. None (= do not keep) in inference mode's own tensors, which count no
+    versions.
     """
     if weight.is_inference():
         return None
-    flat = weight.detach().reshape(-1) if weight.is_contiguous() else weight.detach().flatten()
-    sample = flat[:: max(1, flat.numel() // _SAMPLES)]
-    return weight.data_ptr(), weight._version, tuple(weight.shape), weight.dtype, sample.numpy().tobytes()
+    values = weight.detach().flatten(1)
+    seen = values.view(-1)[::_APART] if sampled else torch.mv(values, _ruler(values.shape[1], weight.dtype))
+    return weight.data_ptr(), weight._version, tuple(weight.shape), weight.dtype, seen.numpy().tobytes()
+
+
+@lru_cache(maxsize=64)
+def _ruler(length: int, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.rand(length, generator=torch.Generator().manual_seed(0), dtype=dtype) + 0.5

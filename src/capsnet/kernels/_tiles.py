@@ -134,13 +134,17 @@ class Plan:
         return pairs
 
     def assemble(self, tiles: Tensor, batch: int) -> Tensor:
-        """Outputs (m1*m2, B*tiles, O) as maps (B, O, H, W): a view if there is one tile, else a copy."""
+        """Outputs (m1*m2, B*tiles, O) as maps (B, O, H, W): in the same memory if there is one tile, else a copy.
+
+        `.data`, because autograd forbids in-place operations on what is known as a view and was made without it; the
+        tiles are nobody's after this.
+        """
         r, c = self.rows, self.columns
         parts = tiles.view(r.outputs, c.outputs, batch, r.tiles, c.tiles, -1)
         if self.tiles == 1:
-            return parts[:, :, :, 0, 0].permute(2, 3, 0, 1)
+            return parts[:, :, :, 0, 0].permute(2, 3, 0, 1).data
         maps = parts.permute(2, 5, 3, 0, 4, 1).reshape(batch, parts.shape[-1], r.tiles * r.outputs, c.tiles * c.outputs)
-        return maps[:, :, : r.total, : c.total]
+        return maps[:, :, : r.total, : c.total].data
 
     def disassemble(self, maps: Tensor, out: Tensor) -> None:
         """The adjoint of `assemble`: maps (B, O, H, W) into out (m1*m2, B*tiles, O)."""

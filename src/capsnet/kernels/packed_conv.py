@@ -13,6 +13,8 @@ from torch import Tensor
 
 from capsnet.kernels._memory import Memory, fingerprint
 
+_QUICK = 1 << 19  # weights up to which the call does not notice that all of them are read to see whether they changed
+
 
 def available() -> bool:
     """Whether this PyTorch has oneDNN and its two operators (those that compiled models use)."""
@@ -30,7 +32,7 @@ def packed_conv2d(
 ) -> Tensor:
     """`torch.nn.functional.conv2d` without gradients; the packed weights stay in `memory` while the weight does."""
     sizes = list(padding), list(stride), [1, 1], 1
-    key = fingerprint(weight)
+    key = fingerprint(weight, sampled=weight.numel() > _QUICK)
     if key is None:
         return F.conv2d(x, weight, bias, stride, padding)
     with torch.no_grad(), memory.exclusive() as held:

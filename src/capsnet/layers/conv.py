@@ -84,7 +84,8 @@ class ConvCaps(nn.Module):
         B, H, W = poses.shape[:3]
         down, right, _ = self.grid(H, W)
         windows = _windows(poses, self.kernel_size, self.stride)  # (B, H', W', K, K, T, D)
-        children = windows.permute(3, 4, 5, 0, 1, 2, 6).reshape(-1, B * down * right, D)  # (K*K*T, B * P, D)
+        K = self.weight.shape[0]  # said, not left to be found: of an empty batch it could not be
+        children = windows.permute(3, 4, 5, 0, 1, 2, 6).reshape(K, B * down * right, D)  # (K*K*T, B * P, D)
         return cast_votes(children, self.weight, self.pose).unflatten(1, (B, down * right)).permute(1, 2, 0, 3, 4)
 
     def forward(self, poses: Tensor, act: Tensor | None = None, *, trace: bool = False) -> Routed:

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.kernels import Memory
+from capsnet.layers._learned import learned_tensors, reset_learned
 from capsnet.routing import Routed, Routing, get
-from capsnet.routing.base import child_weights
+from capsnet.routing.base import check_children, child_weights
 
 
 class DenseCaps(nn.Module):
@@ -28,17 +29,14 @@ class DenseCaps(nn.Module):
         super().__init__()
         self.routing = get(routing)
         self.weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim))  # (I, J, D, K)
-        shapes = self.routing.param_shapes(children, parents, parent_dim)
-        self.routing_params = nn.ParameterDict({k: nn.Parameter(torch.zeros(shape)) for k, shape in shapes.items()})
+        self.routing_params = learned_tensors(self.routing, parents, parent_dim, children)
         self._memory = Memory()  # scratch of the fused form: never the only copy of anything, not in the state_dict
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors start as it says."""
         nn.init.normal_(self.weight, std=0.1)
-        with torch.no_grad():
-            for name, tensor in self.routing_params.items():
-                tensor.copy_(self.routing.param_init(name, tuple(tensor.shape)))
+        reset_learned(self.routing, self.routing_params)
 
     def votes(self, u: Tensor) -> Tensor:
         """(B, I, child_dim) -> (B, I, J, parent_dim), as one matrix product per child."""
@@ -52,6 +50,7 @@ class DenseCaps(nn.Module):
         self, u: Tensor, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
         """Route by the fused form if the routing has one that pays; the votes and their routing are the definition."""
+        check_children(u, act, mask)
         params = dict(self.routing_params.items())
         if mask is not None:  # padding may hold anything, NaN included
             u = u.masked_fill(~mask.bool().unsqueeze(-1), 0)

@@ -21,6 +21,10 @@ class PrimaryCaps(nn.Module):
     iteration of routing over ``types`` zero logits, which divides by ``types``; the paper's text does not.
     ``squash`` is one of ``functional.get_squash``.
 
+    ``layer(images, after=conv)`` is ``layer(relu(conv(images)))``, in one piece where that is faster. With
+    ``presence=True`` the answer is (capsules, act), as the next layer takes them: act (B, I) says how present each
+    capsule is where the squash keeps that apart from the pose (``unit``), and is None where the length says it.
+
     Shapes: (B, C, H, W) -> (B, H' * W' * types, dim), children ordered (y, x, type).
     """
 
@@ -48,17 +52,26 @@ class PrimaryCaps(nn.Module):
         (kernel, _), (stride, _) = self.conv.kernel_size, self.conv.stride
         return (height - kernel) // stride + 1, (width - kernel) // stride + 1, self.types
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self._group(self._convolve(x))
+    def forward(
+        self, x: Tensor, after: nn.Conv2d | None = None, *, presence: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor | None]:
+        maps = None if after is None else self._in_one_piece(after, x)
+        if maps is None:
+            maps = self._convolve(x if after is None else torch.relu(after(x)))
+        capsules, act = self._squash(self._group(maps))
+        if not presence:
+            return capsules
+        return capsules, act if self.squash == "unit" else None
 
-    def after(self, conv: nn.Conv2d, images: Tensor) -> Tensor:
-        """``forward(relu(conv(images)))``, in one piece where that is faster."""
-        maps = None
-        if untouched(conv) and untouched(self.conv) and conv.bias is not None and self.conv.bias is not None:
-            maps = kernels.conv_relu_conv(
-                images, conv.weight, conv.bias, self.conv.weight, self.conv.bias, self._stride(), memory=self._memory
-            )
-        return self._group(self._convolve(torch.relu(conv(images))) if maps is None else maps)
+    def _in_one_piece(self, first: nn.Conv2d, images: Tensor) -> Tensor | None:
+        """The maps of both convolutions with a ReLU between them, or None: do it step by step."""
+        if first.stride != (1, 1) or first.bias is None or self.conv.bias is None:
+            return None
+        if not (untouched(first) and untouched(self.conv)):
+            return None
+        return kernels.conv_relu_conv(
+            images, first.weight, first.bias, self.conv.weight, self.conv.bias, self._stride(), memory=self._memory
+        )
 
     def _convolve(self, x: Tensor) -> Tensor:
         if not untouched(self.conv):
@@ -69,10 +82,11 @@ class PrimaryCaps(nn.Module):
         return self.conv.stride[0], self.conv.stride[1]
 
     def _group(self, maps: Tensor) -> Tensor:
+        """Maps (B, types * dim, H', W') -> capsules (B, I, dim) before their squash."""
         maps = maps.movedim(1, -1)  # (B, H', W', types * dim)
         B, H, W, _ = maps.shape
         capsules = maps.reshape(B, H * W * self.types, self.dim)
-        return self._squash(capsules if self.scale == 1 else self.scale * capsules)[0]
+        return capsules if self.scale == 1 else self.scale * capsules
 
 
 def untouched(conv: nn.Conv2d) -> bool:

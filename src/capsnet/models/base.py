@@ -67,7 +67,7 @@ class Model(nn.Module):
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Poses (B, J, D) as pictures: classes (B,) -> (B, C, H, W), classes (B, K) -> (B, K, C, H, W)."""
-        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no decoder: build it with decoder=True")
+        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no decoder")
 
     def num_parameters(self) -> int:
         """How many trainable numbers the model has."""

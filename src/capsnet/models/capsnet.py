@@ -23,7 +23,8 @@ class CapsNet(DecodingModel):
         decoder: whether to build the reconstruction network.
         reconstruction_weight: factor of the *summed* squared error in the loss.
         primary_scale: factor before the primary capsules' squash; the authors' code has 1 / primary_types there.
-        squash: one of ``functional.get_squash`` for primary and class capsules; None leaves each its own default.
+        squash: one of ``functional.get_squash`` for primary and class capsules; None leaves each its own default. With
+            ``unit`` the routing is told how present each primary capsule is, since its length no longer says it.
     """
 
     def __init__(
@@ -68,5 +69,5 @@ class CapsNet(DecodingModel):
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
-        children = self.primary.after(self.conv, images)  # (B, I, 8)
-        return self.answer(self.classes(children, trace=trace), labels)
+        children, act = self.primary(images, after=self.conv, presence=True)  # (B, I, 8), (B, I) or None
+        return self.answer(self.classes(children, act, trace=trace), labels)

@@ -67,7 +67,8 @@ class EfficientCapsNet(DecodingModel):
         height, width = map_size(*self.image_size, strides)
         blocks: list[nn.Module] = []
         for (i, o), kernel, stride in zip(pairwise((in_channels, *channels)), KERNELS, strides, strict=True):
-            blocks += [nn.Conv2d(i, o, kernel, stride), nn.ReLU(), nn.BatchNorm2d(o)]
+            conv = nn.Conv2d if blocks else ChannelsLast
+            blocks += [conv(i, o, kernel, stride), nn.ReLU(), nn.BatchNorm2d(o)]
         self.features = nn.Sequential(*blocks)
         self.depthwise = nn.Conv2d(channels[-1], channels[-1], (height, width), groups=channels[-1])
         children = channels[-1] // primary_dim
@@ -84,10 +85,16 @@ class EfficientCapsNet(DecodingModel):
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
-        maps = self.features[0](images).contiguous(memory_format=torch.channels_last)  # faster
-        whole = self.depthwise(self.features[1:](maps))  # (B, C, 1, 1)
-        children, act = self.squash(whole.reshape(images.shape[0], -1, self.primary_dim))  # (B, I, 8)
+        whole = self.depthwise(self.features(images))  # (B, C, 1, 1)
+        children, act = self.squash(whole.flatten(1).unflatten(1, (-1, self.primary_dim)))  # (B, I, 8), (B, I)
         return self.answer(self.classes(children, act if self.separate else None, trace=trace), labels)
+
+
+class ChannelsLast(nn.Conv2d):
+    """A convolution that leaves its maps channels last, in which what comes after it is faster on a CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input).contiguous(memory_format=torch.channels_last)
 
 
 def map_size(height: int, width: int, strides: tuple[int, ...] = STRIDES) -> tuple[int, int]:

@@ -76,5 +76,5 @@ class ImageCapsNet(DecodingModel):
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
-        children = self.primary(self.stem(images))  # (B, I, 8)
-        return self.answer(self.classes(children, trace=trace), labels)
+        children, act = self.primary(self.stem(images), presence=True)  # (B, I, 8), (B, I) or None
+        return self.answer(self.classes(children, act, trace=trace), labels)

@@ -34,13 +34,15 @@ def describe(name: str) -> str:
 
 
 def get(name: str | Routing, **options: object) -> Routing:
-    """The routing called ``name`` with the given hyper-parameters: ``get("dynamic", iterations=3)(votes)``."""
-    known = name.name if isinstance(name, Routing) else name
-    routing = _find(known)
+    """The routing called ``name`` with the given hyper-parameters: ``get("dynamic", iterations=3)(votes)``.
+
+    A routing object stands for itself, registered or not; options are changed in a copy of it.
+    """
+    routing = type(name) if isinstance(name, Routing) else _find(name)
     for option in options:
-        check_name(f"option of {known} routing", option, option_names(known))
+        check_name(f"option of {routing.name} routing", option, [field.name for field in dataclasses.fields(routing)])
     if isinstance(name, Routing):
-        return dataclasses.replace(name, **options)
+        return dataclasses.replace(name, **options) if options else name
     return routing(**options)
 
 

@@ -61,5 +61,7 @@ def attend(logits: Tensor, weights: Tensor | None) -> Tensor:
     """Softmax over the children, each counted ``weights`` (..., I, 1) times; where nobody counts, zero and not NaN."""
     if weights is None:
         return logits.softmax(dim=-2)
-    shares = (logits - logits.detach().amax(dim=-2, keepdim=True)).exp() * weights
+    # of those who count: beside the large logit of a child that does not, all others would vanish
+    peak = logits.detach().masked_fill(weights <= 0, -torch.inf).amax(dim=-2, keepdim=True)
+    shares = (logits - peak).clamp_max(0).exp() * weights  # the clamp is for those who do not count: 0 times inf is NaN
     return shares / shares.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)

@@ -114,10 +114,7 @@ def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: T
     if edges is None:
         if votes.ndim != 4:
             raise ValueError(f"votes must have shape (B, I, J, D), got {tuple(votes.shape)}")
-        children = tuple(votes.shape[:2])
-        for what, value in (("act", act), ("mask", mask)):
-            if value is not None and tuple(value.shape) != children:
-                raise ValueError(f"{what} must have shape (B, I) = {children}, got {tuple(value.shape)}")
+        check_children(votes, act, mask)
         return
     if votes.ndim != 5 or tuple(votes.shape[1:3]) != tuple(edges.shape):
         raise ValueError(
@@ -128,12 +125,19 @@ def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: T
             raise ValueError(f"{what} must have shape (B, I), got {tuple(value.shape)}")
 
 
+def check_children(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> None:
+    """Refuse activations and masks that are not (B, I), as the first two axes of votes, or of children, are."""
+    children = tuple(votes.shape[:2])
+    for what, value in (("act", act), ("mask", mask)):
+        if value is not None and tuple(value.shape) != children:
+            raise ValueError(f"{what} must have shape (B, I) = {children}, got {tuple(value.shape)}")
+
+
 def child_weights(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> Tensor | None:
     """Activation and mask as one factor per child (B, I), or None where every child counts fully."""
     if mask is None:
         return act
-    here = mask.to(votes.dtype)
-    return here if act is None else act * here
+    return mask.to(votes.dtype) if act is None else act.masked_fill(~mask.bool(), 0)
 
 
 def check_count(what: str, value: object) -> None:

@@ -20,6 +20,7 @@ the expected log-likelihood of the blurred votes, log N(u; mu, Sigma) - e/2 tr(S
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -67,6 +68,12 @@ class EM(Routing):
         return {"use_cost": (J,), "act_cost": (J,)} if self.covariance == "diagonal" else {}
 
     def route(
+        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+    ) -> Routed:
+        with uncast(votes):
+            return self._route(votes, weights, edges, params, trace)
+
+    def _route(
         self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         asked, votes = votes.dtype, at_least_single(votes)  # variances of halves are not worth having
@@ -141,6 +148,12 @@ class EM(Routing):
         mixing = total / total.sum(dim=every, keepdim=True).clamp_min(tiny(away))
         density = mixing.clamp_min(tiny(away)).log() - lost  # (B, J)
         return mixing, density.unsqueeze(-2) - 0.5 * white.square().sum(dim=-2).transpose(-2, -1)
+
+
+def uncast(votes: Tensor) -> AbstractContextManager[object]:
+    """Where autocast is on, a block without it: it would take the products of singles back to halves."""
+    kind = votes.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def at_least_single(votes: Tensor) -> Tensor:
