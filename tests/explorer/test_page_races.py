@@ -220,19 +220,22 @@ def test_one_answer_is_timed_once(visit: Visit) -> None:
 
 
 def test_words_for_a_routing_that_does_not_begin_evenly(visit: Visit) -> None:
-    script = """async (bytes) => {
+    script = """async ([bytes, share]) => {
         const { Trace } = await import("/static/js/trace.js");
         const { narrate } = await import("/static/js/routing_words.js");
         const trace = new Trace({
           iterations: 1, grid: [1, 1, 2], couplings: btoa(String.fromCharCode(...bytes)), entropy: [1],
-          lengths: [[0.5, 0.25]],
+          lengths: [[0.5, 0.25]], ...share,
         });
         return narrate(trace, 0, 1, ["a", "b"]);
     }"""
-    assert visit.page.evaluate(script, [128, 128, 127, 127]).startswith(
-        "At first every child gives each class the same"
-    )
-    assert "an equal share is 0.50" in visit.page.evaluate(script, [200, 55, 20, 235])
+    halves = {"offset": 0, "scale": 1, "start": 0.5}
+    told = visit.page.evaluate(script, [[128, 128, 127, 127], halves])
+    assert told.startswith("At first every child gives each class the same")
+    assert "an equal share is 0.50" in visit.page.evaluate(script, [[200, 55, 20, 235], halves])
+    told = visit.page.evaluate(script, [[200, 55, 20, 235], {"offset": -0.5, "scale": 1, "start": None}])
+    assert "share" not in told
+    assert "The votes of 1 of 2 children count against it" in told
 
 
 def test_nothing_to_take_away_before_there_is_an_answer(visits: Visits) -> None:
