@@ -65,6 +65,16 @@ def test_models_without_poses_and_pairs(few: ArrayDataset, tiny: capsnet.Model) 
         profiles.measure(tiny, few)
 
 
+def test_answers_that_are_no_numbers_are_not_measured(few: ArrayDataset) -> None:
+    for name in ("capsnet-small", "cnn-small"):
+        model = capsnet.create_model(name)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(float("nan"))
+        with pytest.raises(ValueError, match="are not numbers"):
+            profiles.measure(model, few, limit=10)
+
+
 def test_shipped_profiles_fit_their_models() -> None:
     for name in capsnet.list_weights():
         profile = profiles.read(name)

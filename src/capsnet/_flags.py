@@ -201,6 +201,9 @@ class ExploreArgs:
     """Open the page in the browser."""
     token: str | None = None
     """What visitors have to bring; None makes a random one where one is needed."""
+    name: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """What else the server answers to, because a proxy in front of it is called so, as --name caps.example.org; may be
+    repeated. Visitors need the token then, too."""
 
 
 @dataclass(kw_only=True)

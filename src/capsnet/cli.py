@@ -204,7 +204,9 @@ def agreed(question: str) -> bool:
 
 def explore_(arguments: Sequence[str]) -> None:
     args = tyro.cli(ExploreArgs, args=arguments, prog="capsnet explore")
-    explore(args.models, host=args.host, port=args.port, browser=args.browser, token=args.token, say=say)
+    explore(
+        args.models, host=args.host, port=args.port, browser=args.browser, token=args.token, names=args.name, say=say
+    )
 
 
 def list_(arguments: Sequence[str]) -> None:

@@ -71,11 +71,16 @@ def measure(
     batch_size: int = 250,
     stop: Callable[[], bool] = lambda: False,
 ) -> Profile | None:
-    """The profile of a model on (the first ``limit`` examples of) a data set; None if ``stop`` said so on the way."""
+    """The profile of a model on (the first ``limit`` examples of) a data set; None if ``stop`` said so on the way.
+
+    A model whose training went wrong answers what is not a number: it has no profile, which is a ValueError.
+    """
     check_fit(model, dataset)
     seen = _look(model, dataset, min(limit or len(dataset), len(dataset)), batch_size, stop)
     if seen is None:
         return None
+    if not all(np.isfinite(values).all() for values in (seen.lengths, seen.poses) if values is not None):
+        raise ValueError(f"the model's answers on {dataset} are not numbers: there is nothing to measure")
     hard, wrong = _hardest(seen, keep) if (seen.truth.sum(axis=1) == 1).all() else ([], [])
     if seen.poses is None:
         return Profile(ranges=None, means=None, names=None, hard=hard, wrong=wrong)

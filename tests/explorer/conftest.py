@@ -130,12 +130,14 @@ def chromium() -> Iterator["Browser"]:
 
 @pytest.fixture(scope="module")
 def home(chromium: "Browser", shipped: Model) -> Iterator[str]:
-    """The address of a server with the small shipped model, one without capsules, and matrix capsules on a grid."""
+    """The address of a server with the small shipped model, one without capsules, matrix capsules on a grid, and two
+    whose children see the whole picture, one of them of another frame."""
     from .browser import serving
 
     cnn = capsnet.create_model("cnn-small")
     cnn.card = {"data": "svhn"}
-    models = {SHIPPED: shipped, "cnn": cnn, "matrix-mnist": capsnet.load("matrix-mnist")}
+    loaded = {name: capsnet.load(name) for name in ("matrix-mnist", "efficient-mnist", "capsnet-multimnist")}
+    models = {SHIPPED: shipped, "cnn": cnn, **loaded}
     with serving(create_app(models)) as address:
         yield address
 

@@ -78,6 +78,19 @@ def test_a_link_to_a_pair(visit: Visit, visits: Visits) -> None:
         assert apart(other.pixels(canvas), visit.pixels(canvas)) == 0, canvas
 
 
+def test_a_link_to_a_pair_has_the_capsule_and_its_knobs(visit: Visit, visits: Visits) -> None:
+    visit.by("pair-toggle").check()
+    visit.quiet()
+    second = int(np.argsort(visit.lengths())[-2])
+    visit.click(visit.by(f"bar-{second}"))
+    visit.press("knob-3", *["ArrowRight"] * 7)
+    other = visits().open(visit.link())
+    expect(other.by("pair-toggle")).to_be_checked()
+    expect(other.page.locator("#knobs h3")).to_have_text(f"Capsule “{second}”")
+    assert other.knobs() == pytest.approx(visit.knobs(), abs=1e-8)
+    assert other.link() == visit.link()
+
+
 def test_a_link_in_an_open_page(visit: Visit, visits: Visits) -> None:
     other = visits().open()
     visit.stroke(*DOWN)
@@ -160,6 +173,26 @@ def test_files(visit: Visit, digits: ArrayDataset, shipped: Model, tmp_path: Pat
     visit.by("centre").uncheck()  # what was uploaded is prepared anew
     visit.quiet()
     assert apart(visit.grey("seen"), seen) > 50
+
+
+def test_an_undone_file_does_not_come_back(visit: Visit, digits: ArrayDataset) -> None:
+    visit.click(visit.by("gallery-item").nth(0))
+    picked = visit.grey("seen")
+    visit.by("upload").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": photo(digits, 3)})
+    visit.quiet()
+    uploaded = visit.grey("seen")
+    visit.click("undo")
+    assert apart(visit.grey("seen"), picked) == 0
+    visit.by("centre").uncheck()
+    visit.quiet()
+    assert apart(visit.grey("seen"), picked) == 0
+    visit.click("redo")
+    assert apart(visit.grey("seen"), uploaded) == 0
+    visit.by("centre").check()  # prepared anew, which is no step of its own
+    visit.quiet()
+    assert apart(visit.grey("seen"), uploaded) == 0
+    visit.click("undo")
+    assert apart(visit.grey("seen"), picked) == 0
 
 
 def test_paste_and_drop(visit: Visit, digits: ArrayDataset, shipped: Model) -> None:

@@ -68,6 +68,53 @@ def test_a_pair_can_be_the_input(visit: Visit, shipped: Model) -> None:
     assert visit.lengths() == before
 
 
+def test_a_pair_leaves_the_drawing_as_it_was(visit: Visit, shipped: Model) -> None:
+    visit.stroke(*DOWN)
+    one = visit.grey("seen")
+    visit.stroke((0.2, 0.5), (0.8, 0.5))
+    paper, seen = visit.grey("canvas"), visit.grey("seen")
+    visit.by("pair-toggle").check()
+    visit.press("pair-dx-1", "End")
+    assert apart(visit.grey("canvas"), paper) > 100
+    visit.by("pair-toggle").uncheck()
+    visit.quiet()
+    assert apart(visit.grey("canvas"), paper) == 0
+    assert apart(visit.grey("seen"), seen) == 0
+    visit.click("undo")
+    assert apart(visit.grey("seen"), one) == 0
+    visit.click("redo")
+    visit.by("pair-toggle").check()
+    visit.quiet()
+    visit.click("undo")  # takes the pair away, no stroke
+    expect(visit.by("pair-toggle")).not_to_be_checked()
+    assert apart(visit.grey("seen"), seen) == 0
+    visit.by("pair-toggle").check()
+    visit.quiet()
+    visit.by("centre").uncheck()
+    visit.by("pair-toggle").uncheck()
+    visit.quiet()
+    assert apart(visit.grey("canvas"), paper) == 0
+    assert apart(visit.grey("seen"), seen) > 50  # prepared anew
+    visit.by("centre").check()
+    visit.by("pair-toggle").check()
+    visit.stroke((0.1, 0.1), (0.2, 0.1))  # on the pair: the drawing is two steps back
+    expect(visit.by("pair-toggle")).not_to_be_checked()
+    visit.click("undo")
+    visit.click("undo")
+    assert apart(visit.grey("canvas"), paper) == 0
+    check_bars(visit, shipped)
+
+
+def test_a_pair_leaves_the_example_an_example(visit: Visit) -> None:
+    visit.by("pair-toggle").check()
+    visit.quiet()
+    visit.by("pair-toggle").uncheck()
+    visit.quiet()
+    expect(visit.page.get_by_text("the first stroke clears it")).to_be_visible()
+    visit.stroke(*DOWN)
+    expect(visit.by("first")).to_contain_text("first: 1")
+
+
 def test_a_pair_can_be_drawn(visit: Visit, shipped: Model) -> None:
     visit.click(visit.page.get_by_role("button", name="Clear the second digit"))
     visit.stroke(*DOWN, on="pair-canvas-1")
@@ -113,7 +160,63 @@ def test_compare(visit: Visit, shipped: Model) -> None:
     assert columns(visit)[1] == pytest.approx(after, abs=DIGITS)
 
 
+def test_compare_keeps_the_focus(visit: Visit) -> None:
+    iterations = visit.by("compare-row").nth(1).get_by_label("Iterations")
+    visit.press(iterations, "ArrowDown")
+    expect(iterations).to_be_focused()
+    expect(iterations).to_have_value("4")
+    visit.press(iterations, "ArrowDown")
+    expect(iterations).to_have_value("5")
+    expect(visit.by("compare-row")).to_have_count(3)
+
+
+def test_compare_shows_the_same_digit_in_every_frame(visit: Visit) -> None:
+    seen = visit.grey("seen")
+    visit.by("compare-row").nth(0).get_by_label("Network").select_option("capsnet-multimnist")
+    visit.by("compare-row").nth(1).get_by_label("Network").select_option(SHIPPED)
+    visit.quiet()
+    expected = [
+        visit.ask("classify", model="capsnet-multimnist", seen=wire(np.pad(seen, 4)))["lengths"],
+        visit.ask("classify", seen=wire(seen))["lengths"],
+    ]
+    for name in ("capsnet-multimnist", SHIPPED):
+        visit.by("model").select_option(name)
+        visit.quiet()
+        for shown, own in zip(columns(visit), expected, strict=False):
+            assert shown == pytest.approx(own, abs=DIGITS)
+
+
 # Another network
+
+
+def test_going_back_in_a_larger_frame(visit: Visit) -> None:
+    """The same picture in another frame is no further step, and the example stays one."""
+    expect(visit.by("undo")).to_be_disabled()
+    example = visit.grey("seen")
+    visit.by("model").select_option("capsnet-multimnist")
+    visit.quiet()
+    assert apart(visit.grey("seen"), np.pad(example, 4)) == 0
+    expect(visit.by("undo")).to_be_disabled()
+    expect(visit.page.get_by_text("the first stroke clears it")).to_be_visible()
+    visit.by("model").select_option(SHIPPED)
+    visit.quiet()
+    visit.click(visit.by("gallery-item").nth(0))
+    first = visit.grey("seen")
+    visit.click(visit.by("gallery-item").nth(1))
+    second = visit.grey("seen")
+    visit.by("model").select_option("capsnet-multimnist")
+    visit.quiet()
+    assert apart(visit.grey("seen"), np.pad(second, 4)) == 0
+    visit.click("undo")
+    assert apart(visit.grey("seen"), np.pad(first, 4)) == 0
+    visit.click("undo")
+    assert apart(visit.grey("seen"), np.pad(example, 4)) == 0
+    expect(visit.by("undo")).to_be_disabled()
+    visit.click("redo")
+    visit.click("redo")
+    visit.by("model").select_option(SHIPPED)
+    visit.quiet()
+    assert apart(visit.grey("seen"), second) == 0
 
 
 def test_a_network_without_capsules(visit: Visit) -> None:

@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 from playwright.sync_api import expect
 
+import capsnet
 from capsnet import routing
 
 from .browser import Visit
-from .conftest import wire
+from .conftest import tensor, wire
 from .reading import Visits, apart
 
 LIT = re.compile(r"\blit\b")
@@ -122,6 +123,31 @@ def test_pointing_lights_up_the_same_children(visit: Visit) -> None:
     expect(lit).to_have_count(0)
     visit.press(cells.nth(0), "ArrowDown", "ArrowRight")
     expect(cells.nth(7)).to_have_class(LIT)
+
+
+def test_couplings_below_zero(visit: Visit) -> None:
+    """Self-attention adds a learned prior: nothing is shared out, and a vote may count against its class."""
+    visit.by("model").select_option("efficient-mnist")
+    visit.quiet()
+    model = capsnet.load("efficient-mnist")
+    with torch.inference_mode():
+        couplings = model(tensor(visit.grey("seen")), trace=True).trace.couplings[0, 0]  # (I, J)
+    expect(visit.by("routing-story")).to_contain_text("do not add up to one")
+    against = int((couplings[:, 7] < 0).sum())
+    expect(visit.by("routing-story")).to_contain_text(f"The votes of {against} of 16 children count against it")
+    expect(visit.by("entropy").locator("output")).to_have_text("0.857")
+    scale = visit.page.locator("#routing .map-scale").nth(1)
+    expect(scale).to_contain_text(f"{float(couplings.min()):.2f}")
+    expect(scale).to_contain_text(f"{float(couplings.max()):.2f}")
+    expect(scale).to_contain_text("zero; below it")
+    expect(visit.page.locator("#routing .votes-words")).to_contain_text("hollow where it counts against it")
+    child = int(couplings[:, 7].argmax())
+    plain = visit.pixels("map-type-0" if child else "map-type-1")
+    visit.by(f"map-type-{child}").hover()
+    words = visit.page.locator("#routing .spot-words")
+    expect(words).to_contain_text(f"type {child + 1} gives “7” {float(couplings[child, 7]):.2f}")
+    expect(words).to_contain_text(re.compile(r"Each sees 27 . 27 pixels, outlined"))
+    assert apart(visit.pixels("map-type-0" if child else "map-type-1"), plain) == 0  # only the child's own is marked
 
 
 def decided(shares: NDArray) -> tuple[int, ...]:

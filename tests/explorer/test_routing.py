@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 import capsnet
 from capsnet.data import ArrayDataset
+from capsnet.explorer import create_app
 from capsnet.explorer._rerouting import listening, reroute
 from capsnet.models import Model
 
-from .conftest import SHIPPED, TestClient, tensor, wire
+from .conftest import HOME, SHIPPED, TestClient, tensor, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]
@@ -69,7 +71,8 @@ def test_trace(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
     couplings = output.trace.couplings[:, 0].double().numpy()  # (R, I, J)
     sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(3, 288, 10)
     assert np.abs(sent - 255 * couplings).max() <= 0.501
-    assert (answer["iterations"], answer["grid"], answer["scale"]) == (3, [6, 6, 8], 1.0)
+    assert (answer["iterations"], answer["grid"]) == (3, [6, 6, 8])
+    assert (answer["offset"], answer["scale"], answer["start"]) == (0, 1, 0.1)
     entropy = -(couplings * np.log(couplings)).sum(-1).mean(-1) / np.log(10)
     assert answer["entropy"] == pytest.approx(entropy.tolist(), abs=1e-6)
     assert answer["entropy"][0] == pytest.approx(1)
@@ -90,7 +93,44 @@ def test_trace_of_other_routings(ask: Ask, others: dict[str, Model], digits: Arr
     answer = ask("trace", seen=seen, routing="attention")
     sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(3, 288, 10) / 255 * answer["scale"]
     assert sent.sum(axis=1) == pytest.approx(np.ones((3, 10)), abs=0.02)
-    assert ask("trace", model="attentive", seen=seen)["grid"] == [1, 1, 16]
+    assert (answer["offset"], answer["start"]) == (0, pytest.approx(1 / 288))
+    with torch.inference_mode():
+        attention = with_routing("attention")(tensor(digits.images[0, 0]), trace=True).trace.couplings[:, 0].numpy()
+    among_children = -(attention * np.log(attention)).sum(axis=1).mean(axis=-1) / np.log(288)
+    assert answer["entropy"] == pytest.approx(among_children.tolist(), abs=1e-5)
+    answer = ask("trace", model="attentive", seen=seen)
+    assert (answer["grid"], answer["offset"], answer["scale"], answer["start"]) == ([1, 1, 16], 0, 1, 0.1)
+
+
+def test_a_learned_prior_takes_couplings_below_zero(digits: ArrayDataset) -> None:
+    """Self-attention adds its prior after the softmax: what was shared out is the softmax, the couplings are not."""
+    model, seen = capsnet.load("efficient-mnist"), wire(digits.images[0, 0])
+    with torch.inference_mode():
+        past = model(tensor(digits.images[0, 0]), trace=True).trace
+    couplings, logits = past.couplings[0, 0].double().numpy(), past.logits[0, 0].double()
+    assert couplings.min() < -0.1
+    with TestClient(create_app({"own": model}), base_url=HOME) as client:
+        answer = client.post("/api/trace", json={"model": "own", "seen": seen}).json()
+        votes = [client.post("/api/votes", json={"model": "own", "seen": seen, "class": j}).json() for j in range(10)]
+        told = client.get("/api/models").json()["models"][0]
+    sent = answer["offset"] + answer["scale"] * read(answer["couplings"]).reshape(16, 10) / 255
+    assert np.abs(sent - couplings).max() <= answer["scale"] / 500
+    assert answer["start"] is None
+    shares = logits.softmax(dim=-1)
+    entropy = float(-(shares * shares.log()).sum(dim=-1).mean()) / np.log(10)
+    assert 0.5 < entropy < 0.99
+    assert answer["entropy"] == pytest.approx([entropy], abs=1e-5)
+    for j, vote in enumerate(votes):
+        points = np.frombuffer(base64.b64decode(vote["points"]), "<f4").reshape(16, 2)
+        assert np.abs(points).max() < 100  # centred among the votes, not far away where weights cancel out
+        assert vote["explained"] < 0.95
+        weights = vote["offset"] + vote["scale"] * read(vote["weights"]) / 255
+        assert np.abs(weights - couplings[:, j]).max() <= vote["scale"] / 500
+    assert told["receptive"] == {"size": 27, "stride": 2, "start": 0}
+
+
+def read(text: str) -> NDArray[np.float64]:
+    return np.frombuffer(base64.b64decode(text), np.uint8).astype(np.float64)
 
 
 def test_trace_of_children_on_a_grid(ask: Ask, others: dict[str, Model], digits: ArrayDataset) -> None:
@@ -112,17 +152,17 @@ def test_trace_of_children_on_a_grid(ask: Ask, others: dict[str, Model], digits:
         assert (parent <= points.max(axis=0) + 1e-5).all()
 
 
-@pytest.mark.parametrize("name", [SHIPPED, "matrix"])
+@pytest.mark.parametrize(("name", "y", "x"), [(SHIPPED, 1, 2), ("matrix", 1, 2), ("attentive", 0, 0)])
 def test_a_child_sees_what_is_outlined(
-    client: TestClient, shipped: Model, others: dict[str, Model], name: str, digits: ArrayDataset
+    client: TestClient, shipped: Model, others: dict[str, Model], name: str, y: int, x: int
 ) -> None:
     """The children of one row and column depend on the pixels of their square (in one iteration nobody competes)."""
     told = next(model for model in client.get("/api/models").json()["models"] if model["name"] == name)
-    model = reroute({SHIPPED: shipped, **others}[name], None, 1)
-    image = tensor(digits.images[0, 0]).requires_grad_()
+    model = reroute({SHIPPED: shipped, **others}[name], None, None if name == "attentive" else 1)
+    image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0)).requires_grad_()  # black moves nothing
     heard: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     listening(model, heard)(image)
-    y, x, (H, W, T) = 1, 2, told["grid"]
+    H, W, T = told["grid"]
     child = heard[0][0].reshape(H, W, T, -1)[y, x].sum()
     moved = torch.autograd.grad(child, image)[0][0, 0].nonzero()
     size, stride = told["receptive"]["size"], told["receptive"]["stride"]
@@ -145,8 +185,7 @@ def test_votes(ask: Ask, refuse: Refuse, shipped: Model, digits: ArrayDataset) -
     weights = np.frombuffer(base64.b64decode(answer["weights"]), np.uint8).reshape(3, 288)
     assert np.abs(weights - 255 * coupling).max() <= 0.501
     norms = np.linalg.norm(votes, axis=1)
-    sent = np.frombuffer(base64.b64decode(answer["norms"]), np.uint8) / 255 * answer["longest"]
-    assert sent == pytest.approx(norms, abs=answer["longest"] / 500)
+    assert (answer["offset"], answer["scale"]) == (0, 1)
     # the plane: centred at the weighted mean, axes uncorrelated, the first with more spread, no distance stretched
     w = coupling[-1] * norms
     assert w @ points / w.sum() == pytest.approx(np.zeros(2), abs=1e-5)

@@ -1,6 +1,7 @@
 """What must not happen: strangers' pages, huge and broken files, paths from outside, bytes left on the disk."""
 
 import copy
+import hashlib
 import io
 import json
 import os
@@ -58,7 +59,7 @@ def test_other_names_are_refused(client: TestClient, host: str) -> None:
     for path in ("/", "/api/models", "/static/js/app.js"):
         response = client.get(path, headers={"host": host})
         assert response.status_code == 403
-        assert "own machine" in response.json()["error"]
+        assert "own machine only (localhost, 127.0.0.1, ::1)" in response.json()["error"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8028", "[::1]:8028", "[::1]"])
@@ -73,6 +74,43 @@ def test_bound_to_an_address_of_its_own(shipped: Model) -> None:
     client = TestClient(create_app({SHIPPED: shipped}, host="0.0.0.0"), base_url="http://192.168.7.9")
     assert client.get("/api/models").status_code == 200  # a literal address cannot be rebound
     assert client.get("/api/models", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_a_name_that_the_owner_gives(client: TestClient, shipped: Model) -> None:
+    """That of a proxy in front: its pages are the server's own, and no others. Without the flag nobody's are."""
+    app = create_app({SHIPPED: shipped}, names=["Caps.example.org", "box.lan:8443", "two.lan:443"])
+    named = TestClient(app, base_url=HOME)
+    local, proxied = {"host": "127.0.0.1:8028"}, {"host": "caps.example.org"}
+    for headers, welcome in (
+        (proxied, True),
+        (proxied | {"origin": "https://caps.example.org"}, True),
+        (proxied | {"origin": "http://caps.example.org"}, True),
+        (local | {"origin": "https://caps.example.org"}, True),  # a proxy that does not pass on the name
+        ({"host": "box.lan", "origin": "https://box.lan:8443"}, True),  # nginx's $host has no port
+        ({"host": "two.lan", "origin": "https://two.lan"}, True),
+        (local, True),
+        (local | {"origin": HOME}, True),
+        (proxied | {"origin": "https://evil.example"}, False),
+        (proxied | {"origin": "https://caps.example.org:9"}, False),
+        (proxied | {"origin": "https://caps.example.org.evil.example"}, False),
+        (proxied | {"origin": "https://evil.example/caps.example.org"}, False),
+        (proxied | {"origin": "null"}, False),
+        (proxied | {"sec-fetch-site": "cross-site"}, False),
+        ({"host": "x.caps.example.org"}, False),
+        ({"host": "evil.example"}, False),
+        ({"host": "evil.example", "origin": "https://caps.example.org"}, False),
+    ):
+        assert named.get("/api/models", headers=headers).status_code == (200 if welcome else 403), headers
+        if "127.0.0.1" not in headers["host"]:
+            assert client.get("/api/models", headers=headers).status_code == 403
+    assert client.get("/api/models", headers=local | {"origin": "https://caps.example.org"}).status_code == 403
+    assert "caps.example.org, box.lan, two.lan" in named.get("/", headers={"host": "evil.example"}).json()["error"]
+
+
+@pytest.mark.parametrize("name", ["", "*", "*.example.org", "https://a.b", "a.b/c", "a b", "a@b", "a.b:x", "::1"])
+def test_names_that_are_none(shipped: Model, name: str) -> None:
+    with pytest.raises(ValueError, match="a name is like"):
+        create_app({SHIPPED: shipped}, names=[name])
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://localhost:8028",
@@ -262,13 +300,15 @@ def test_a_token(shipped: Model) -> None:
         "/api/models?token=a%20b%26c%3D%C3%BC",
     ):
         assert client.get(path).status_code == 401
-    assert client.get("/api/models", headers={"cookie": f"{COOKIE}=x"}).status_code == 401
+    name = f"{COOKIE}-{hashlib.sha256('a b&c=ü'.encode()).hexdigest()[:8]}"
+    assert client.get("/api/models", headers={"cookie": f"{name}=x"}).status_code == 401
     assert client.get("/api/models", headers={"authorization": "Bearer wrong"}).status_code == 401
     bearer = {"authorization": "Bearer a b&c=ü".encode()}
     assert client.get("/api/models", headers=bearer).status_code == 200  # type: ignore[arg-type]
     welcome = client.get("/?token=a%20b%26c%3D%C3%BC")
     assert (welcome.status_code, welcome.headers["location"]) == (303, "/")
     cookie = welcome.headers["set-cookie"].lower()
+    assert cookie.startswith(f"{name}=")
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert client.get("/api/models").status_code == 200  # by the cookie
@@ -277,6 +317,17 @@ def test_a_token(shipped: Model) -> None:
     clicked = {"sec-fetch-site": "cross-site"}
     page = TestClient(app, base_url=HOME).get("/?token=a%20b%26c%3D%C3%BC", headers=clicked)
     assert (page.status_code, "refresh" in page.text) == (200, True)
+
+
+def test_two_servers_of_one_machine_do_not_log_each_other_out(shipped: Model) -> None:
+    first, second = (
+        TestClient(create_app({SHIPPED: shipped}, token=token), base_url=HOME, follow_redirects=False)
+        for token in ("one", "two")
+    )
+    second.cookies = first.cookies  # a browser's, which know no ports
+    for client, token in ((first, "one"), (second, "two")):
+        assert client.get(f"/?token={token}").status_code == 303
+    assert [client.get("/api/models").status_code for client in (first, second)] == [200, 200]
 
 
 def test_nothing_is_written(
@@ -391,3 +442,21 @@ def test_a_network_that_answers_nan_is_explained(shipped: Model) -> None:
         ):
             assert response.status_code == 422, response.text
             assert response.json()["error"] == "the network's answer is not a number"
+
+
+def test_a_network_that_answers_nan_leaves_the_others_alone(shipped: Model) -> None:
+    """Its profile cannot be measured, and the list of all networks has to stay a list."""
+    broken = copy.deepcopy(shipped)
+    with torch.no_grad():
+        for parameter in broken.parameters():
+            parameter.fill_(float("nan"))
+    broken.card = {"data": "mnist"}
+    with TestClient(create_app({SHIPPED: shipped, "broken": broken}), base_url=HOME) as client:
+        exhibit = studio_of(client).find("broken")
+        end = time.monotonic() + 60
+        while not exhibit.prepared and time.monotonic() < end:
+            time.sleep(0.05)
+        assert exhibit.prepared
+        response = client.get("/api/models")
+        assert response.status_code == 200
+        assert [model["ranges"] is None for model in response.json()["models"]] == [False, True]

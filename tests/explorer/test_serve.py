@@ -94,6 +94,17 @@ def test_beyond_this_machine_a_token_is_made() -> None:
         assert process.wait(20) in (0, 130)
 
 
+def test_with_a_name_a_token_is_made() -> None:
+    with running("--name", "caps.example.org", SHIPPED) as (process, address, port):
+        assert re.search(r"127.0.0.1:\d+/\?token=[\w-]{20,}$", address)
+        token = {"Authorization": f"Bearer {address.rpartition('=')[2]}"}
+        assert get(port, "/api/models", Host="caps.example.org")[0] == 401
+        assert get(port, "/api/models", Host="caps.example.org", **token)[0] == 200
+        assert get(port, "/api/models", Host="evil.example", **token)[0] == 403
+        assert process.stdout is not None
+        assert f"https://caps.example.org/?token={address.rpartition('=')[2]}\n" in process.stdout.readline()
+
+
 def refused(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     with pytest.raises(SystemExit) as stop:
         cli.main(["explore", "--no-browser", *arguments])
@@ -114,6 +125,7 @@ def test_bad_flags(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     assert "no model 'nobody'" in refused(capsys, "nobody")
     assert "no host" in refused(capsys, "--host", "a..b")  # no name at all, so nobody is asked for it
     assert "token is empty" in refused(capsys, "--token", "")
+    assert "without https://, got 'https://a.b'" in refused(capsys, "--name", "https://a.b")
     capsnet.save(capsnet.create_model("text-cnn"), tmp_path / "text.safetensors")
     assert "takes texts" in refused(capsys, str(tmp_path / "text.safetensors"))
 
@@ -123,18 +135,37 @@ def test_help(capsys: pytest.CaptureFixture) -> None:
         cli.main(["explore", "--help"])
     assert stop.value.code == 0
     said = capsys.readouterr().out
-    for flag in ("--port", "--host", "--no-browser", "--token"):
+    for flag in ("--port", "--host", "--no-browser", "--token", "--name"):
         assert flag in said
 
 
 def test_flags_reach_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, Any] = {}
     monkeypatch.setattr(cli, "explore", lambda models, **options: told.update(models=models, **options))
-    cli.main(["explore", "a", "b", "--port", "9", "--host", "::1", "--no-browser", "--token", "t"])
+    cli.main(
+        [
+            "explore",
+            "a",
+            "b",
+            "--port",
+            "9",
+            "--host",
+            "::1",
+            "--no-browser",
+            "--token",
+            "t",
+            "--name",
+            "a.b",
+            "--name",
+            "c",
+        ]
+    )
     told.pop("say")
+    assert told.pop("names") == ("a.b", "c")
     assert told == {"models": ("a", "b"), "port": 9, "host": "::1", "browser": False, "token": "t"}
     cli.main(["explore"])
     told.pop("say")
+    assert told.pop("names") == ()
     assert told == {"models": (), "port": None, "host": "127.0.0.1", "browser": True, "token": None}
 
 

@@ -16,6 +16,7 @@ from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.layers import ClassCaps, ConvCaps, DenseCaps, PrimaryCaps
 from capsnet.models import Model, describe
 from capsnet.models._decoding import DecodingModel
+from capsnet.models.efficient import EfficientCapsNet
 from capsnet.routing import Routing
 
 MARGINS = {"present": 0.9, "absent": 0.1}  # of the margin loss [Eq. 4]
@@ -79,6 +80,10 @@ def receptive_of(model: Model) -> dict[str, int] | None:
 def _windows(model: Model) -> list[tuple[int, int]]:
     """Size and stride of each window between picture and children, all of them square and unpadded."""
     conv, primary = getattr(model, "conv", None), getattr(model, "primary", None)
+    if isinstance(model, EfficientCapsNet):
+        convolutions = [layer for layer in (*model.features, model.depthwise) if isinstance(layer, nn.Conv2d)]
+        square = model.image_size[0] == model.image_size[1]
+        return [(layer.kernel_size[0], layer.stride[0]) for layer in convolutions] if square else []
     if grid_of(model) is None or not isinstance(conv, nn.Conv2d):
         return []
     first = (conv.kernel_size[0], conv.stride[0])

@@ -18,9 +18,11 @@ from capsnet.routing import get
 
 
 class Routing(NamedTuple):
-    """One picture's routing: couplings (R, I, J), the parents' poses (R, J, D) and lengths (R, J), votes (I, J, D)."""
+    """One picture's routing: couplings and logits (R, I, J), the parents' poses (R, J, D) and lengths (R, J), votes
+    (I, J, D)."""
 
     couplings: Tensor
+    logits: Tensor
     poses: Tensor
     lengths: Tensor
     votes: Tensor
@@ -29,13 +31,15 @@ class Routing(NamedTuple):
 
 def trace(exhibit: Exhibit, ask: Question) -> dict[str, Any]:
     seen = _watch(exhibit, ask)
-    shares, scale = _shares(seen.couplings)
+    scale = _scale(seen.couplings)
     return {
         "iterations": len(seen.couplings),
         "grid": list(seen.grid),
-        "couplings": _pack(shares),
-        "scale": scale,
-        "entropy": undecided(seen.couplings).tolist(),
+        "couplings": _pack(seen.couplings, scale),
+        "offset": scale.offset,
+        "scale": scale.size,
+        "start": scale.start,
+        "entropy": undecided(seen.couplings, seen.logits).tolist(),
         "lengths": seen.lengths.tolist(),
     }
 
@@ -46,27 +50,31 @@ def votes(exhibit: Exhibit, ask: VotesQuestion) -> dict[str, Any]:
     check_class(exhibit.model, j)
     seen = _watch(exhibit, ask)
     cloud = seen.votes[:, j].double().numpy()  # (I, D)
-    norms = np.linalg.norm(cloud, axis=1)
-    plane = _plane(cloud, seen.couplings[-1, :, j].double().numpy() * norms)
-    shares, scale = _shares(seen.couplings)
-    longest = float(norms.max())
+    counts = seen.couplings[-1, :, j].double().abs().numpy()  # a vote below zero moves its parent as well
+    plane = _plane(cloud, counts * np.linalg.norm(cloud, axis=1))
+    scale = _scale(seen.couplings)
     return {
         "points": base64.b64encode(plane.project(cloud).astype("<f4").tobytes()).decode("ascii"),
-        "norms": _pack(torch.from_numpy(norms / max(longest, 1e-12))),
-        "longest": longest,
         "parents": plane.project(seen.poses[:, j].double().numpy()).tolist(),
         "origin": plane.project(np.zeros((1, cloud.shape[1])))[0].tolist(),
         "explained": plane.explained,
-        "weights": _pack(shares[:, :, j]),
-        "scale": scale,
+        "weights": _pack(seen.couplings[:, :, j], scale),
+        "offset": scale.offset,
+        "scale": scale.size,
     }
 
 
-def undecided(couplings: Tensor) -> Tensor:
-    """Mean entropy of the children's couplings over its largest value: 1 undecided, 0 decided. (R, I, J) -> (R,)"""
-    shares = couplings / couplings.sum(dim=-1, keepdim=True).clamp_min(1e-30)
-    entropy = torch.special.entr(shares).sum(dim=-1)  # (R, I)
-    return (entropy / np.log(max(2, couplings.shape[-1]))).mean(dim=-1).clamp(0, 1)
+def undecided(couplings: Tensor, logits: Tensor) -> Tensor:
+    """Mean entropy of what is shared out, over its largest value: 1 undecided, 0 decided. (R, I, J) -> (R,)
+
+    A child shares itself out among the parents or, with attention, a parent its attention among the children. Couplings
+    that share nothing out, because a learned prior was added (self-attention), were a softmax of their logits before.
+    """
+    among = -2 if _attend(couplings) else -1
+    shared = among == -2 or _divide(couplings)
+    shares = couplings / couplings.sum(dim=among, keepdim=True).clamp_min(1e-30) if shared else logits.softmax(among)
+    entropy = torch.special.entr(shares).sum(dim=among)
+    return (entropy / np.log(max(2, couplings.shape[among]))).mean(dim=-1).clamp(0, 1)
 
 
 class Plane(NamedTuple):
@@ -110,20 +118,44 @@ def _watch(exhibit: Exhibit, ask: Question) -> Routing:
         params = dict(layer.routing_params.items())
         weights = None if act is None else act.flatten(1)  # of children on a grid, (B, H, W, T)
         lengths = torch.cat([get(layer.routing, **o)(cast, weights, params=params).act for o in options])
-    return Routing(past.couplings[:, 0], past.poses[:, 0], lengths, cast[0], grid)
+    return Routing(past.couplings[:, 0], past.logits[:, 0], past.poses[:, 0], lengths, cast[0], grid)
 
 
-def _shares(couplings: Tensor) -> tuple[Tensor, float]:
-    """Couplings for the wire, and the factor that was taken out of them.
+class Scale(NamedTuple):
+    """Byte b of a coupling means ``offset + size * b / 255``; ``start`` is an equal share, None where there is none."""
+
+    offset: float
+    size: float
+    start: float | None
+
+
+def _scale(couplings: Tensor) -> Scale:
+    """How couplings (R, I, J) travel.
 
     Where parents attend to children (attention) the shares of a thousand children sum to 1 and a byte would not show
-    them: these are divided by the largest. Couplings that divide a child among its parents stay as they are.
+    them: these are divided by the largest. Couplings that divide a child among its parents stay as they are. Others
+    (self-attention with its learned prior) may be below zero: they travel between their least and their largest.
     """
-    attends = bool(torch.allclose(couplings.sum(dim=-2), torch.ones(()), atol=1e-3))
-    scale = float(couplings.max()) if attends else 1.0
-    return couplings / max(scale, 1e-12), scale
+    I, J = couplings.shape[-2:]
+    if _attend(couplings):
+        return Scale(0.0, max(float(couplings.max()), 1e-12), 1 / I)
+    if _divide(couplings):
+        return Scale(0.0, 1.0, 1 / J)
+    offset = min(0.0, float(couplings.min()))
+    return Scale(offset, float(couplings.max()) - offset, None)
 
 
-def _pack(shares: Tensor) -> str:
-    """Numbers from 0 to 1 as bytes in base64, in their order."""
+def _attend(couplings: Tensor) -> bool:
+    """Each parent shares its attention out among the children."""
+    return bool(torch.allclose(couplings.sum(dim=-2), torch.ones(()), atol=1e-3))
+
+
+def _divide(couplings: Tensor) -> bool:
+    """Each child shares itself out among the parents, and perhaps an orphan that is not among them."""
+    return bool((couplings >= 0).all() and (couplings.sum(dim=-1) <= 1.001).all())
+
+
+def _pack(couplings: Tensor, scale: Scale) -> str:
+    """Couplings as bytes in base64, in their order."""
+    shares = (couplings - scale.offset) / max(scale.size, 1e-12)
     return base64.b64encode(shares.mul(255).round().clamp(0, 255).to(torch.uint8).numpy().tobytes()).decode("ascii")

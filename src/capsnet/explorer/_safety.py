@@ -3,7 +3,7 @@
 A server on 127.0.0.1 is within reach of every web page that its owner's browser shows. Three things keep these out:
 
 - the Host header has to be a name of this machine (a page elsewhere may point its own name to 127.0.0.1, but the
-  browser still sends that name: "DNS rebinding");
+  browser still sends that name: "DNS rebinding"), or one that the owner has given it: that of a proxy in front;
 - a request from another origin is refused, and no answer ever carries a CORS header;
 - with a token, nobody without it gets anything. It is brought once in the address and then lives in a cookie that
   scripts cannot read and other sites cannot send.
@@ -14,6 +14,7 @@ Bodies are counted while they arrive, whatever their header says.
 import hashlib
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, urlsplit
@@ -45,13 +46,20 @@ ANYWHERE = ("0.0.0.0", "::", "")
 
 
 class Safety:
-    """``host`` is where the server listens, ``token`` what visitors have to bring, if anything."""
+    """``host`` is where the server listens, ``token`` what visitors have to bring, if anything, ``names`` what else it
+    is called, each with its port if that is not the usual one: a page of that name is the server's own."""
 
-    def __init__(self, app: ASGIApp, *, host: str = "127.0.0.1", token: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, host: str = "127.0.0.1", token: str | None = None, names: Iterable[str] = ()
+    ) -> None:
         self.app, self.token = app, token
         self.anywhere = host in ANYWHERE
-        self.names = {*ALWAYS, *own_names(host)}
+        self.origins = check_names(names)
+        given = [name for name in map(host_name, self.origins) if name]
+        self.names = {*ALWAYS, *own_names(host), *given}
+        self.told = [*ALWAYS, *(own_names(host) if not self.anywhere else ["its addresses"]), *given]
         self.cookie = hashlib.sha256(token.encode()).hexdigest() if token else ""
+        self.cookie_name = f"{COOKIE}-{self.cookie[:8]}"  # cookies know no ports: two servers must not share one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -84,9 +92,10 @@ class Safety:
         hosts = headers.getlist("host")
         name = host_name(hosts[0]) if len(hosts) == 1 else None
         if name is None or not (name in self.names or (self.anywhere and is_address(name))):
-            return say(403, "this server answers to names of its own machine only: open it as localhost")
+            known = ", ".join(dict.fromkeys(self.told))
+            return say(403, f"this server answers to names of its own machine only ({known}): others need --name")
         origin = headers.get("origin")
-        if origin is not None and origin_host(origin) != hosts[0].lower():
+        if origin is not None and origin_host(origin) not in (hosts[0].lower(), *self.origins):
             return say(403, "requests from other pages are not answered")
         if scope["path"].startswith("/api") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return say(403, "requests from other pages are not answered")
@@ -104,7 +113,7 @@ class Safety:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and same(bearer.strip().encode("latin-1"), self.token):
             return None
-        if any(same(value, self.cookie) for value in cookies(headers)):
+        if any(same(value, self.cookie) for value in cookies(headers, self.cookie_name)):
             return None
         return say(401, "a token is needed: open the full address that the server printed, with ?token=...")
 
@@ -118,7 +127,7 @@ class Safety:
             response: Response = HTMLResponse('<!doctype html><meta http-equiv="refresh" content="0;url=/">')
         else:
             response = RedirectResponse("/", status_code=303)
-        response.set_cookie(COOKIE, self.cookie, httponly=True, samesite="strict", path="/")
+        response.set_cookie(self.cookie_name, self.cookie, httponly=True, samesite="strict", path="/")
         return response
 
 
@@ -128,6 +137,19 @@ def own_names(host: str) -> Iterable[str]:
         return [host.strip("[]").lower()]
     name = socket.gethostname().lower()
     return [name, f"{name}.local"]
+
+
+def check_names(names: Iterable[str]) -> list[str]:
+    """The names in lower case, without the ports that browsers leave out; a ValueError about one that is none."""
+    checked = []
+    for name in names:
+        host = host_name(name)
+        if not host or not (re.fullmatch(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", host) or is_address(host)):
+            raise ValueError(
+                f"a name is like caps.example.org or caps.example.org:8443, without https://, got {name!r}"
+            )
+        checked.append(re.sub(r":(80|443)?$", "", name.strip().lower()))
+    return checked
 
 
 def host_name(host: str) -> str | None:
@@ -160,9 +182,9 @@ def is_address(name: str) -> bool:
     return True
 
 
-def cookies(headers: Headers) -> list[str]:
+def cookies(headers: Headers, wanted: str) -> list[str]:
     pairs = (pair.strip().partition("=") for line in headers.getlist("cookie") for pair in line.split(";"))
-    return [value for name, _, value in pairs if name == COOKIE]
+    return [value for name, _, value in pairs if name == wanted]
 
 
 def same(given: str | bytes, expected: str) -> bool:

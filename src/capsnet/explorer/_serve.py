@@ -12,6 +12,7 @@ from urllib.parse import quote
 import torch
 import uvicorn
 
+from capsnet.explorer._safety import check_names
 from capsnet.explorer._studio import load_models
 from capsnet.explorer.app import create_app
 
@@ -38,20 +39,24 @@ def serve(
     port: int | None,
     browser: bool,
     token: str | None,
+    names: Sequence[str],
     say: Callable[[str], object],
 ) -> None:
     """Serve until Ctrl-C; see ``explore``."""
     if token is not None and not token:
         raise ValueError("the token is empty: give one of at least one character, or none")
-    if not is_loopback(host):
+    names = check_names(names)
+    if not is_loopback(host) or names:
         token = token or secrets.token_urlsafe(24)
-        say(f"warning: {host} can be reached from other machines; only visitors with the token get in")
+        reached = ", ".join([*names, *([] if is_loopback(host) else [host])])
+        say(f"warning: {reached} can be reached from other machines; only visitors with the token get in")
     with listen(host, port) as listener:
-        app = create_app(load_models(models), token=token, host=host)
+        app = create_app(load_models(models), token=token, host=host, names=names)
         address = page_address(host, listener.getsockname()[1], token)
+        through = "".join(f"\nand through your proxy at  https://{name}/{query(token)}" for name in names)
 
         def ready() -> None:
-            say(f"the explorer is at  {address}\nCtrl-C stops it")
+            say(f"the explorer is at  {address}{through}\nCtrl-C stops it")
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
@@ -110,4 +115,8 @@ def page_address(host: str, port: int, token: str | None) -> str:
     """What to type into a browser; of a server on all interfaces, this machine's name."""
     shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     shown = f"[{shown}]" if ":" in shown else shown
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    return f"http://{shown}:{port}/{query(token)}"
+
+
+def query(token: str | None) -> str:
+    return f"?token={quote(token, safe='')}" if token else ""

@@ -175,22 +175,28 @@ class Swept(Answer):
 
 
 class Traced(Answer):
+    """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where nothing is shared
+    out."""
+
     iterations: int
     grid: list[int]
     couplings: str
+    offset: float
     scale: float
+    start: float | None
     entropy: list[float]
     lengths: list[list[float]]
 
 
 class Voted(Answer):
+    """``weights`` are couplings, as in a trace."""
+
     points: str
-    norms: str
-    longest: float
     parents: list[list[float]]
     origin: list[float]
     explained: float
     weights: str
+    offset: float
     scale: float
 
 

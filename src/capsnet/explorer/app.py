@@ -1,6 +1,6 @@
 """The web application: routes, nothing else. What they compute is in ``_answers``, ``_routing_view``, ``_gallery``."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from capsnet.explorer._assets import Assets
 from capsnet.explorer._gallery import NUMBERS
 from capsnet.explorer._pictures import read_upload, to_wire
 from capsnet.explorer._problems import explain_problems
-from capsnet.explorer._safety import Safety
+from capsnet.explorer._safety import Safety, check_names
 from capsnet.explorer._studio import Studio
 from capsnet.explorer._v1 import add_v1
 from capsnet.models import Model
@@ -37,16 +37,19 @@ class Guarded(FastAPI):
     """FastAPI with the safety around everything. As a middleware it would be within the one that answers for bugs, and
     a 500 would go out without its headers."""
 
-    def __init__(self, *, host: str, token: str | None, **options: Any) -> None:
+    def __init__(self, *, host: str, token: str | None, names: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
-        self._host, self._token = host, token
+        self._host, self._token, self._names = host, token, check_names(names)
 
     def build_middleware_stack(self) -> ASGIApp:
-        return Safety(super().build_middleware_stack(), host=self._host, token=self._token)
+        return Safety(super().build_middleware_stack(), host=self._host, token=self._token, names=self._names)
 
 
-def create_app(models: Mapping[str, Model], *, token: str | None = None, host: str = "127.0.0.1") -> FastAPI:
-    """The application for models by public name; ``host`` is where it listens, ``token`` what visitors must bring."""
+def create_app(
+    models: Mapping[str, Model], *, token: str | None = None, host: str = "127.0.0.1", names: Sequence[str] = ()
+) -> FastAPI:
+    """The application for models by public name; ``host`` is where it listens, ``token`` what visitors must bring,
+    ``names`` what a proxy in front of it is called."""
     studio = Studio(models)
 
     @asynccontextmanager
@@ -58,6 +61,7 @@ def create_app(models: Mapping[str, Model], *, token: str | None = None, host: s
     app = Guarded(
         host=host,
         token=token,
+        names=names,
         title="capsnet explorer",
         version=__version__,
         lifespan=lifespan,

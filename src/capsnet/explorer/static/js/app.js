@@ -9,7 +9,7 @@ import { mount as mountFormulas } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
 import { mount as mountKnobs } from "./knobs.js";
-import { chooseModel, show, start } from "./network.js";
+import { chooseModel, show, start, wish } from "./network.js";
 import { blank } from "./pixels.js";
 import { mount as mountPair } from "./pair.js";
 import { mount as mountRouting } from "./routing.js";
@@ -74,6 +74,7 @@ function awaitRanges(tries = TRIES) {
 }
 
 async function load() {
+  const unasked = wish(); // who draws before all is there keeps the stroke
   const { models } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
   state.set({ models });
@@ -82,6 +83,7 @@ async function load() {
   if (linked) return;
   if (!state.get("model")) chooseModel(models[0].name);
   const example = await firstExample();
+  if (!unasked()) return;
   const { image_size: [height, width], channels } = currentModel();
   if (example) showExample(example);
   else show(blank(width, height, channels), "draw");

@@ -2,8 +2,8 @@
 
 import { latest, report } from "./api.js";
 import { choice, h, offer } from "./elements.js";
-import { PRESENT } from "./network.js";
-import { fits, fromWire, isBlank, paint, placed, toWire } from "./pixels.js";
+import { PRESENT, framed } from "./network.js";
+import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { register } from "./share.js";
 import { currentModel, state } from "./state.js";
 
@@ -37,6 +37,7 @@ class Card {
     this.onChange = onChange;
     this.times = [];
     this.timed = null; // the answer whose time was the last
+    this.turn = 0; // counts questions: an answer to an older one is not shown
     const model = choice("Network", [], { onchange: () => onChange({ model: this.model.value }) });
     const routing = choice("Routing", [], { onchange: () => this.rerouted() });
     const iterations = choice("Iterations", [], { onchange: () => this.rerouted() });
@@ -90,11 +91,13 @@ class Card {
   }
 
   async ask(seen) {
-    const { described: model, key } = this;
+    this.turn += 1;
+    const { described: model, key, turn } = this;
+    const current = () => key === this.key && turn === this.turn;
     const picture = await this.frame(seen, model);
-    if (!picture || key !== this.key) return;
+    if (!picture || !current()) return;
     const answer = this.known(picture) ?? await this.answer(picture);
-    if (answer && key === this.key) this.show(answer, model, picture, picture !== seen);
+    if (answer && current()) this.show(answer, model, picture, picture !== seen);
   }
 
   /** The page's own answer where this column is the network as it is, so that nothing is computed twice; else null. */
@@ -110,10 +113,10 @@ class Card {
     return this.classify("/api/classify", { model: model.name, seen: toWire(picture), ...other });
   }
 
-  /** The picture in the frame of this network; another size means another preparation. */
+  /** The picture in the frame of this network: the very same in the middle of it, where that is possible. */
   async frame(seen, model) {
     if (fits(seen, model)) return seen;
-    const middle = model.style === "digit" ? placed(seen, model) : null;
+    const middle = framed(seen, model);
     if (middle) return middle;
     const answer = await this.fit("/api/see", { model: model.name, image: toWire(seen), centre: state.get("centre") });
     return answer && fromWire(answer.seen);
@@ -179,7 +182,10 @@ class ComparePanel {
     const entries = this.entries();
     while (this.cards.length < entries.length) this.cards.push(this.make(this.cards.length));
     this.cards.length = entries.length;
-    this.grid.replaceChildren(...this.cards.map(({ element }) => element));
+    const [shown, fresh] = [this.grid.children, this.cards.map(({ element }) => element)];
+    if (shown.length !== fresh.length || fresh.some((element, n) => element !== shown[n])) {
+      this.grid.replaceChildren(...fresh); // only then: who chooses by keyboard would lose the focus
+    }
     this.cards.forEach((card, n) => card.set(entries[n], state.get("models"), entries.length > 1));
     this.add.hidden = entries.length >= MOST;
     this.ask();

@@ -4,7 +4,7 @@ import { latest, report } from "./api.js";
 import { h } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { Ink, SIDE } from "./ink.js";
-import { show, wish } from "./network.js";
+import { origin, show, wish } from "./network.js";
 import { fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountUpload, upload } from "./upload.js";
@@ -17,7 +17,8 @@ let tools = null; // the panel's controls, by name
 let stroke = 0; // counts strokes and other changes: an answer to an older one ends nothing
 let example = false; // the first visit's picture, which the first stroke wipes away
 let started = false; // before the first picture there is nothing to go back to
-let file = null; // the uploaded file behind the canvas, to prepare again when the switch or the network changes
+let shown = null; // the picture that was seen last, before it was brought to a network's frame
+let file = null; // what was uploaded last: goes with its picture into `ink.source`, to be prepared again
 
 /** Fill the panel. */
 export function mount(section) {
@@ -99,31 +100,55 @@ async function look() {
   }
 }
 
-/** Pictures from elsewhere (gallery, file, link, pair) take the canvas too, so that one can draw on them. */
+/**
+ * Pictures from elsewhere (gallery, file, link, pair) take the canvas too, so that one can draw on them. A pair only lies
+ * on it: who no longer wants it gets back what was there.
+ */
 function follow() {
   const [seen, from] = [state.get("seen"), state.get("seenFrom")];
+  const original = origin(seen);
   paint(tools.seen, seen);
   tools.seen.setAttribute("aria-label", `What the network sees, ${seen.width} by ${seen.height} pixels`);
-  if (from !== "draw" && ink.source?.seen !== seen) {
-    stroke += 1;
-    example = false;
-    if (from !== "upload") file = null;
-    if (started && (from === "gallery" || from === "upload")) ink.remember();
-    ink.load(seen, { seen, from });
-    if (!ink.pen) state.set({ penDown: false }); // the answer to the last stroke, which would say so, is dropped
-  }
+  if (from !== "pair" && ink.below?.shown === original) uncover();
+  if (from !== "draw" && ink.source?.loaded !== seen) take(seen, original, from);
+  shown = original;
   started = true;
   refresh();
 }
 
+function take(seen, original, from) {
+  stroke += 1;
+  const source = { seen: original, from, loaded: seen, file: from === "upload" ? file : null };
+  const same = ink.source?.seen === original || (source.file && ink.source?.file === file);
+  if (from === "pair" && !same) {
+    ink.cover(seen, source, { shown, example });
+    example = false;
+  } else if (same) {
+    ink.load(seen, source, ink.below); // the same picture in another frame, or prepared in another way
+  } else {
+    example = false;
+    if (started && (from === "gallery" || from === "upload")) ink.remember();
+    ink.load(seen, source);
+  }
+  if (!ink.pen) state.set({ penDown: false }); // the answer to the last stroke, which would say so, is dropped
+}
+
+function uncover() {
+  stroke += 1;
+  const below = ink.uncover();
+  example = below.example;
+  if (below.stale) prepareAgain();
+}
+
 /** The switch or the network changed: prepare anew what was drawn or uploaded. Finished pictures stay as they are. */
 function prepareAgain() {
-  if (file && ink.source) upload(file);
-  else if (!ink.source && state.get("seen")) look();
+  if (ink.below) ink.below.stale = true; // in time, when it is seen again
+  else if (ink.source?.file) upload(ink.source.file);
+  else if (!ink.source && (state.get("seen") || ink.past.length)) look(); // drawn before there was a network, too
 }
 
 function refresh() {
-  tools.undo.disabled = !ink.past.length;
+  tools.undo.disabled = !ink.past.length && !ink.below;
   tools.redo.disabled = !ink.future.length;
   const empty = !state.get("drawing") && state.get("seen") && isBlank(state.get("seen"));
   tools.invitation.hidden = !(example || empty);
@@ -160,12 +185,15 @@ function wipe() {
 }
 
 function back(forth) {
+  const { below } = ink;
   if (ink.pen || !ink.step(forth)) return; // a pointer's stroke is ended first
   stroke += 1;
   wish();
-  example = false;
+  example = !forth && Boolean(below?.example);
+  state.set({ pairMode: false });
   if (ink.source) show(ink.source.seen, ink.source.from, { penDown: false, drawing: false });
   else look();
+  if (!forth && below?.stale && ink.source) prepareAgain();
   refresh();
 }
 

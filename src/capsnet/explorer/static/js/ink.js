@@ -6,7 +6,10 @@ export const SIDE = 448; // of the canvas: 16 times MNIST's 28
 const SENT = 224; // of what is sent: what the network sees of it differs by less than a grey level on average
 const PAST = 40; // pictures to go back to
 
-/** A canvas with a memory. `source` is the picture that was loaded and not drawn on since, or null. */
+/**
+ * A canvas with a memory. `source` is the picture that was loaded and not drawn on since, or null; `below` is the drawing
+ * that a pair of digits lies on, or null.
+ */
 export class Ink {
   constructor(canvas) {
     canvas.width = SIDE;
@@ -16,6 +19,7 @@ export class Ink {
     this.small = new OffscreenCanvas(SENT, SENT).getContext("2d", { willReadFrequently: true });
     this.small.imageSmoothingQuality = "high";
     this.source = null;
+    this.below = null;
     this.pen = null; // while it is down: where it is, how wide, which colour
     this.past = [];
     this.future = [];
@@ -24,8 +28,10 @@ export class Ink {
 
   /** Keep the picture as it is now, to come back to: before a stroke, a clear, another picture. */
   remember() {
+    if (this.below) this.past.push(this.below);
+    this.below = null;
     this.past.push(this.snapshot());
-    if (this.past.length > PAST) this.past.shift();
+    this.past.splice(0, Math.max(0, this.past.length - PAST));
     this.future = [];
   }
 
@@ -33,15 +39,33 @@ export class Ink {
     return { image: this.context.getImageData(0, 0, SIDE, SIDE), source: this.source };
   }
 
-  /** Back one picture (or forth again). False if there is none. */
-  step(forth = false) {
-    const [from, to] = forth ? [this.future, this.past] : [this.past, this.future];
-    if (!from.length) return false;
-    to.push(this.snapshot());
-    const { image, source } = from.pop();
+  put({ image, source }) {
     this.context.putImageData(image, 0, 0);
     this.source = source;
+    this.below = null;
+  }
+
+  /** Back one picture (or forth again), which first of all takes away what lies on it. False if there is none. */
+  step(forth = false) {
+    const [from, to] = forth ? [this.future, this.past] : [this.past, this.future];
+    if (!forth && this.uncover()) return true;
+    if (!from.length) return false;
+    this.uncover();
+    to.push(this.snapshot());
+    this.put(from.pop());
     return true;
+  }
+
+  /** A picture lies on the canvas for a while; `note` goes along with what is below it. */
+  cover(pixels, source, note) {
+    this.load(pixels, source, this.below ?? { ...this.snapshot(), ...note });
+  }
+
+  /** What was below a cover is on the canvas again. Gives it with its note, or null if there is none. */
+  uncover() {
+    const { below } = this;
+    if (below) this.put(below);
+    return below;
   }
 
   /** Black again. */
@@ -49,16 +73,17 @@ export class Ink {
     this.context.fillStyle = "#000";
     this.context.fillRect(0, 0, SIDE, SIDE);
     this.source = null;
+    this.below = null;
   }
 
   /** A finished picture takes the canvas, in the middle of it; `source` is what to remember it by. */
-  load(pixels, source) {
+  load(pixels, source, below = null) {
     this.clear();
     const scale = SIDE / Math.max(pixels.width, pixels.height);
     const [width, height] = [scale * pixels.width, scale * pixels.height];
     this.context.imageSmoothingQuality = "high";
     this.context.drawImage(nativeCanvas(pixels), (SIDE - width) / 2, (SIDE - height) / 2, width, height);
-    this.source = source;
+    Object.assign(this, { source, below });
   }
 
   /** Where a pointer is, in canvas pixels. */

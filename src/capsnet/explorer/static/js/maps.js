@@ -3,14 +3,16 @@
 import { h } from "./elements.js";
 import { digits } from "./trace.js";
 
-const CELL = 16; // canvas pixels per child; CSS gives the map its size on the page
+const SIDE = 96; // canvas pixels at least; CSS gives the map its size on the page
+const CELL = 16; // canvas pixels per child at least
 
 /** One map of H x W couplings. Pointing at a square tells where. */
 class CouplingMap {
   /** @param {(place: {y: number, x: number}|null) => void} onPoint */
   constructor(H, W, onPoint) {
-    Object.assign(this, { H, W });
-    this.canvas = h("canvas", { class: "map", role: "img", width: W * CELL, height: H * CELL });
+    const cell = Math.max(CELL, Math.floor(SIDE / Math.max(H, W)));
+    Object.assign(this, { H, W, cell });
+    this.canvas = h("canvas", { class: "map", role: "img", width: W * cell, height: H * cell });
     this.canvas.addEventListener("pointermove", (event) => {
       const box = this.canvas.getBoundingClientRect();
       const y = Math.floor(((event.clientY - box.top) / box.height) * H);
@@ -23,14 +25,15 @@ class CouplingMap {
   /** @param {number[]} values H * W couplings  @param {object} look colours, `range` of the scale, `spot` to mark */
   draw(values, { colour, range: [least, most], spot, mark }) {
     const context = this.canvas.getContext("2d");
+    const side = this.cell;
     values.forEach((value, cell) => {
       context.fillStyle = colour((value - least) / (most - least || 1));
-      context.fillRect((cell % this.W) * CELL, Math.floor(cell / this.W) * CELL, CELL, CELL);
+      context.fillRect((cell % this.W) * side, Math.floor(cell / this.W) * side, side, side);
     });
     if (!spot) return;
     context.strokeStyle = mark;
     context.lineWidth = 2.5;
-    context.strokeRect(spot.x * CELL + 1.25, spot.y * CELL + 1.25, CELL - 2.5, CELL - 2.5);
+    context.strokeRect(spot.x * side + 1.25, spot.y * side + 1.25, side - 2.5, side - 2.5);
   }
 }
 
@@ -61,12 +64,13 @@ export class Overview {
 
   draw(trace, at, klass, look) {
     const iteration = Math.round(at);
+    const spot = trace.H * trace.W > 1 ? look.spot : null; // the only place there is needs no mark
     this.cards.forEach(({ map, bar, ghost, number, button, name }, j) => {
       const values = trace.meanMap(at, j);
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
       const now = trace.lengths[iteration][j];
       const before = trace.lengths[Math.max(0, iteration - 1)][j];
-      map.draw(values, { ...look, range: this.range });
+      map.draw(values, { ...look, range: this.range, spot });
       map.canvas.setAttribute("aria-label", `Couplings to ${name}: ${mean.toFixed(2)} on average`);
       bar.style.width = `${100 * trace.length(at, j)}%`;
       ghost.style.width = `${100 * before}%`;
@@ -98,7 +102,7 @@ export class Types {
   draw(trace, at, klass, name, look) {
     this.maps.forEach((map, type) => {
       const values = trace.typeMap(at, klass, type);
-      const mine = look.spot && (look.spot.type === null || look.spot.type === type);
+      const mine = look.spot && (look.spot.type === null ? trace.H * trace.W > 1 : look.spot.type === type);
       map.draw(values, { ...look, range: this.range, spot: mine ? look.spot : null });
       const most = Math.max(...values).toFixed(2);
       map.canvas.setAttribute("aria-label", `Type ${type + 1} to ${name}: couplings up to ${most}`);
@@ -106,7 +110,7 @@ export class Types {
   }
 }
 
-/** The colour scale with its numbers; a tick stands at an equal share, where most routings begin. */
+/** The colour scale with its numbers; a tick stands at an equal share, where most routings begin, or else at zero. */
 export class Legend {
   constructor(what) {
     this.canvas = h("canvas", { class: "map-scale-ramp", width: 128, height: 1, role: "img" });
@@ -125,7 +129,7 @@ export class Legend {
     );
   }
 
-  draw({ colour, range: [least, most], start, even }) {
+  draw({ colour, range: [least, most] }, { start, even, shared }) {
     const context = this.canvas.getContext("2d");
     for (let n = 0; n < 128; n += 1) {
       context.fillStyle = colour(n / 127);
@@ -134,8 +138,8 @@ export class Legend {
     this.least.textContent = digits(least);
     this.most.textContent = digits(most);
     this.tick.style.left = `${(100 * (start - least)) / (most - least || 1)}%`;
-    const mark = even ? `all begin at ${digits(start)}` : `an equal share, ${digits(start)}`;
-    this.begin.textContent = `(mark: ${mark})`;
+    const share = even ? `all begin at ${digits(start)}` : `an equal share, ${digits(start)}`;
+    this.begin.textContent = `(mark: ${shared ? share : "zero; below it, votes count against"})`;
     this.canvas.setAttribute("aria-label", `Colour scale from ${digits(least)} to ${digits(most)}`);
   }
 }

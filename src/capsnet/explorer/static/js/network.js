@@ -23,6 +23,16 @@ export function wish() {
   return () => mine === wishes;
 }
 
+/** The picture itself where `seen` is what was made of it for the frame of another network. */
+export function origin(seen) {
+  return resized?.seen === seen ? resized.original : seen;
+}
+
+/** A digit in the middle of a network's frame, as it is; null for networks of other things and where ink is cut off. */
+export function framed(picture, model) {
+  return model.style === "digit" || model.multi ? placed(picture, model) : null;
+}
+
 /** Show a picture to the network. A person's choice of a capsule outlives strokes, but not another picture. */
 export function show(seen, from, changes = {}) {
   state.set({ seen, seenFrom: from, chosen: from === "draw" && state.get("chosen"), ...changes });
@@ -55,7 +65,7 @@ export function ownPose(answer, klass) {
 async function ask() {
   const [model, seen] = [currentModel(), state.get("seen")];
   if (!model || !seen) return;
-  const original = resized?.seen === seen ? resized.original : seen; // resizing twice would blur it
+  const original = origin(seen); // resizing twice would blur it
   if (fits(original, model) && original !== seen) {
     state.set({ seen: original });
     return;
@@ -70,10 +80,10 @@ async function ask() {
   take(answer, seen, last ? { drawing: false } : {});
 }
 
-/** Another network may want another size: a digit is put into the middle of a larger frame, as MultiMNIST does, other
- * pictures are resized. That sets `seen` and so asks again. */
+/** Another network may want another size: a digit is put into the middle of a larger frame, as MultiMNIST does, or cut
+ * out of one; other pictures are resized. That sets `seen` and so asks again. */
 async function bringToFrame(original, model) {
-  const middle = model.style === "digit" ? placed(original, model) : null;
+  const middle = framed(original, model);
   if (middle) {
     resized = { seen: middle, original };
     state.set({ seen: middle });

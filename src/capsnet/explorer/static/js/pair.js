@@ -8,10 +8,10 @@
 
 import { latest, report, sentence } from "./api.js";
 import { choice, h, offer } from "./elements.js";
-import { PRESENT, chooseModel, show, wish } from "./network.js";
+import { PRESENT, chooseModel, origin, show, wish } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
 import { Slot } from "./pair_slot.js";
-import { BLUE, ORANGE, fromWire, paint, tint, toWire } from "./pixels.js";
+import { BLUE, ORANGE, alike, fromWire, paint, tint, toWire } from "./pixels.js";
 import { register } from "./share.js";
 import { currentModel, state } from "./state.js";
 
@@ -143,7 +143,8 @@ class PairPanel {
   use(on) {
     wish();
     if (on) {
-      if (state.get("seenFrom") !== "pair") this.before = { seen: state.get("seen"), from: state.get("seenFrom") };
+      const [seen, from] = [state.get("seen"), state.get("seenFrom")];
+      if (from !== "pair") this.before = { seen: seen && origin(seen), from };
       show(this.merged ?? state.get("seen"), "pair", { pairMode: true });
     } else if (this.before?.seen) {
       show(this.before.seen, this.before.from, { pairMode: false });
@@ -187,10 +188,11 @@ class PairPanel {
     const body = { model: model.name, first: toWire(pair.first), second: toWire(pair.second), offsets };
     const answer = await askMerge("/api/pair", body);
     if (!answer || model.name !== state.get("model")) return;
-    this.merged = fromWire(answer.seen);
+    const [made, seen] = [fromWire(answer.seen), state.get("seen")];
+    this.merged = seen && alike(made, seen) ? seen : made;
     paint(this.seen.canvas, this.merged);
     this.excuse(null);
-    if (state.get("pairMode")) show(this.merged, "pair");
+    if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link's is there, with its knobs
     await this.read(model);
   }
 
@@ -256,6 +258,7 @@ class PairPanel {
   yield() {
     const pair = state.get("seenFrom") === "pair";
     if (state.get("pairMode") && !pair && state.get("seen") !== null) state.set({ pairMode: false });
+    if (!state.get("pairMode")) this.before = null;
     this.toggle.checked = state.get("pairMode");
   }
 }

@@ -61,14 +61,26 @@ export function fits(picture, { image_size: [height, width], channels }) {
   return picture.height === height && picture.width === width && picture.channels === channels;
 }
 
-/** A picture in the middle of a network's frame, as it is; null where the frame is smaller or has other channels. */
+/** Whether two pictures are the same, byte for byte. */
+export function alike(a, b) {
+  return a.width === b.width && a.height === b.height && a.channels === b.channels &&
+    a.bytes.every((byte, n) => byte === b.bytes[n]);
+}
+
+/** A picture in the middle of a network's frame, as it is; null where ink would be cut off, or for other channels. */
 export function placed(picture, { image_size: [height, width], channels }) {
-  if (picture.width > width || picture.height > height || picture.channels !== channels) return null;
+  if (picture.channels !== channels) return null;
   const whole = blank(width, height, channels);
   const [left, top] = [(width - picture.width) >> 1, (height - picture.height) >> 1];
-  const row = picture.width * channels;
   for (let y = 0; y < picture.height; y += 1) {
-    whole.bytes.set(picture.bytes.subarray(y * row, (y + 1) * row), ((y + top) * width + left) * channels);
+    for (let x = 0; x < picture.width; x += 1) {
+      const inside = y + top >= 0 && y + top < height && x + left >= 0 && x + left < width;
+      for (let c = 0; c < channels; c += 1) {
+        const byte = picture.bytes[(y * picture.width + x) * channels + c];
+        if (inside) whole.bytes[((y + top) * width + x + left) * channels + c] = byte;
+        else if (byte !== 0) return null;
+      }
+    }
   }
   return whole;
 }

@@ -240,9 +240,8 @@ class RoutingPanel {
     const look = { ...this.look, spot };
     this.overview.draw(trace, at, klass, look);
     this.types.draw(trace, at, klass, name, look);
-    const { start, even } = trace;
-    this.legends[0].draw({ colour: this.look.colour, range: this.overview.range, start, even });
-    this.legends[1].draw({ colour: this.look.colour, range: this.types.range, start, even });
+    const { colour } = this.look;
+    [this.overview, this.types].forEach(({ range }, n) => this.legends[n].draw({ colour, range }, trace));
     const inSpot = (child) => {
       const { y, x, type } = trace.place(child);
       return y === spot.y && x === spot.x && (spot.type === null || type === spot.type);

@@ -7,14 +7,19 @@
 import { fromBase64 } from "./pixels.js";
 
 export class Trace {
-  /** @param {object} answer of /api/trace. Attention's couplings are small and come divided by `scale`. */
-  constructor({ iterations, grid, couplings, scale = 1, entropy, lengths }) {
+  /**
+   * @param {object} answer of /api/trace. A byte b means offset + scale * b / 255: attention's couplings are small, and
+   *   with a learned prior they may be below zero. `start` is an equal share; null where nothing is shared out.
+   */
+  constructor({ iterations, grid, couplings, offset, scale, start, entropy, lengths }) {
     [this.H, this.W, this.T] = grid;
     this.R = iterations;
     this.J = lengths[0].length;
     this.I = this.H * this.W * this.T;
+    this.offset = offset;
     this.scale = scale / 255;
-    this.start = scale === 1 ? 1 / this.J : 1 / this.I; // where all couplings begin
+    this.shared = start !== null;
+    this.start = start ?? 0; // where all couplings begin; of those that share nothing out: neither for nor against
     this.bytes = fromBase64(couplings);
     this.even = isEven(this.bytes.subarray(0, this.I * this.J)); // else the first iteration has routed already
     this.entropy = entropy;
@@ -33,7 +38,7 @@ export class Trace {
   }
 
   coupling(at, child, parent) {
-    return between(at, this.R, (r) => this.scale * this.bytes[(r * this.I + child) * this.J + parent]);
+    return between(at, this.R, (r) => this.offset + this.scale * this.bytes[(r * this.I + child) * this.J + parent]);
   }
 
   length(at, parent) {
@@ -80,7 +85,7 @@ function isEven(bytes) {
 
 /** A coupling in words: two decimals, of a small one two digits. */
 export function digits(value) {
-  return value === 0 || value >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
+  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
 }
 
 /** A quantity that is known at whole iterations, at a place in time between two of them. */

@@ -8,13 +8,15 @@ import { between } from "./trace.js";
 const NEAR = 14; // CSS pixels: how close a pointer has to come to a vote
 
 /** The answer of /api/votes with its numbers unpacked, and with the place of a vote of length zero in the middle. */
-export function unpackVotes({ points, parents, origin, explained, weights }) {
+export function unpackVotes({ points, parents, origin, explained, weights, offset, scale }) {
   const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, like every machine with a browser
+  const most = Math.max(-offset, offset + scale, 1e-12); // so that they reach from -1 or 0 to 1
   return {
     points: numbers.map((value, n) => value - origin[n % 2]),
     parents: parents.map((place) => place.map((value, axis) => value - origin[axis])),
-    weights: Float32Array.from(fromBase64(weights), (byte) => byte / 255),
+    weights: Float32Array.from(fromBase64(weights), (byte) => (offset + (scale * byte) / 255) / most),
     explained,
+    against: offset < 0,
   };
 }
 
@@ -72,14 +74,16 @@ export class VotePlot {
     const context = fit(this.canvas, this.size, this.size);
     this.frame(context, colours.line);
     if (!this.votes) return;
-    const { votes: { points, explained }, name } = this;
+    const { votes: { points, explained, against }, name } = this;
     const order = [...Array(points.length / 2).keys()];
     if (hot) order.sort((a, b) => hot(a) - hot(b)); // those that are pointed at lie on top
     for (const child of order) {
       const coupling = this.coupling(at, child);
-      context.globalAlpha = (hot && !hot(child) ? 0.3 : 1) * Math.min(1, 0.1 + 1.4 * coupling);
-      context.fillStyle = colours.vote;
-      disc(context, ...this.screen(points[2 * child], points[2 * child + 1]), 1.5 + 7 * coupling);
+      const strength = Math.abs(coupling);
+      context.globalAlpha = (hot && !hot(child) ? 0.3 : 1) * Math.min(1, 0.1 + 1.4 * strength);
+      context.fillStyle = coupling < 0 ? "transparent" : colours.vote;
+      disc(context, ...this.screen(points[2 * child], points[2 * child + 1]), 1.5 + 7 * strength);
+      if (coupling < 0) ring(context, colours.vote);
       context.globalAlpha = 1;
       if (hot?.(child)) ring(context, colours.ink);
     }
@@ -90,7 +94,8 @@ export class VotePlot {
         `is ${Math.hypot(x, y).toFixed(2)} from the middle`,
     );
     this.words.textContent =
-      `Each dot is one child's vote for “${name}”, larger and stronger the more it is coupled. The line is the ` +
+      `Each dot is one child's vote for “${name}”, larger and stronger the more it is coupled` +
+      `${against ? ", hollow where it counts against it" : ""}. The line is the ` +
       `capsule, iteration by iteration. The plane shows ${Math.round(100 * explained)}\u00a0% of how the votes differ.`;
   }
 
