@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -313,3 +314,16 @@ def test_other_spellings_of_the_splits(tmp_path: Path, names: tuple[str, ...]) -
 def test_the_first_few_are_of_all_classes(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 40, "b": 40, "c": 40})
     assert set(folder("train", tmp_path).targets[:20]) == {0, 1, 2}
+
+
+def test_names_that_nobody_could_write_down_are_refused(tmp_path: Path) -> None:
+    """Such bytes come from archives and old disks; figures, pages and terminals fail on them, hours later."""
+    odd = os.fsdecode(b"sch\xf6n")
+    write_tree(tmp_path / "own", {"a": 8, odd: 8})
+    with pytest.raises(ValueError, match=r"/sch.udcf6n: the name of the class folder is not UTF-8: rename"):
+        folder("train", tmp_path / "own")
+    write_tree(tmp_path / odd, {"a": 8, "b": 8})
+    with pytest.raises(ValueError, match=r"/sch.udcf6n: the name of the data is not UTF-8: rename it"):
+        load(f"folder:{tmp_path / odd}", "train")
+    (tmp_path / "own" / odd).rename(tmp_path / "own" / "schön")
+    assert folder("train", tmp_path / "own").class_names == ("a", "schön")

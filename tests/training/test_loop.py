@@ -4,6 +4,8 @@ import dataclasses
 import itertools
 import json
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +97,28 @@ def test_stop_and_resume_equals_one_run_bit_for_bit(
 
 def _without_clock(line: dict) -> dict:
     return {key: value for key, value in line.items() if key not in ("images_per_second", "seconds")}
+
+
+def test_no_figure_and_no_name_costs_the_weights(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_folder: Path
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("no font for this")
+
+    config, out = dataclasses.replace(quick, epochs=1), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(report_module.figures, "learning_curves", fail)
+        with pytest.raises(RuntimeError, match="no font"):
+            capsnet.train(config, out=out)
+    assert capsnet.load(out / "model.safetensors").card["epoch"] == 1
+    assert not (out / "results.json").exists()
+    assert capsnet.train(config, out=out, resume="auto").folder == out
+    odd = tmp_path / os.fsdecode(b"sch\xf6n")
+    with pytest.raises(ValueError, match=r"sch.udcf6n/run: the name of the run's folder is not UTF-8: rename it"):
+        capsnet.train(config, out=odd / "run")  # no weights could be read from there
+    shutil.copytree(idx_folder, odd)
+    with pytest.raises(ValueError, match=r"sch.udcf6n: the name of the data is not UTF-8: rename it"):
+        capsnet.train(dataclasses.replace(config, data=f"mnist:{odd}"), out=tmp_path / "other")
 
 
 def test_the_seed_decides_everything(quick: TrainConfig, tmp_path: Path) -> None:
@@ -288,8 +312,6 @@ def test_weights_that_break_at_the_end_of_an_epoch_are_told_as_divergence(
 
 
 def test_a_broken_test_file_is_found_before_training(quick: TrainConfig, tmp_path: Path, idx_folder: Path) -> None:
-    import shutil
-
     broken = shutil.copytree(idx_folder, tmp_path / "broken")
     images = broken / "t10k-images-idx3-ubyte"
     images.write_bytes(images.read_bytes()[:-1])

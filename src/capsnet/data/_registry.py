@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from capsnet._files import expanded
+from capsnet._files import check_text, expanded
 from capsnet._names import check_name
 
 from .base import Dataset
@@ -159,6 +159,7 @@ def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
 
 
 def _existing(path: Path) -> Path:
+    check_text(path.resolve(), "data")  # it is going to stand on a card
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
     if path.is_dir() and not any(path.iterdir()):

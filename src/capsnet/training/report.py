@@ -1,4 +1,4 @@
-"""The end of a run: test once, draw, save the weights, and write down what happened."""
+"""The end of a run: test once, save the weights, draw, and write down what happened."""
 
 import shlex
 from pathlib import Path
@@ -21,16 +21,17 @@ SHOWN = 24  # pictures in the figure of reconstructions
 
 
 def report(config: TrainConfig, state: State, here: Run, test: Dataset, pictures: bool = True) -> Evaluation:
-    """Everything a run leaves besides its curves. The results come last: they mark the run as finished."""
+    """Everything a run leaves besides its curves. The weights come first, so that no figure can cost them; the results
+    come last: they mark the run as finished."""
     model = state.tested
     result = evaluate(model, test, progress=True)
     if not main():
         return result
-    drawn = draw(model, test, result.lengths, result.targets, here) if pictures else []
     kept = state.best_epoch if state.best_weights is not None else state.epoch
     named = {key: getattr(config, key) for key in ("recipe", "data", "init", "seed")}
     model.card = named | {"epoch": kept, "test_accuracy": result.accuracy._asdict()}
     save(model, here.folder / WEIGHTS)
+    drawn = draw(model, test, result.lengths, result.targets, here) if pictures else []
     here.write(README, readme(config, model, result, kept, drawn, here))
     here.write(RESULTS, {"split": "test", "epoch": kept, **result.metrics})
     return result

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from capsnet import _version
-from capsnet._files import TEMPORARY, write_atomically
+from capsnet._files import TEMPORARY, check_text, write_atomically
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
 
@@ -133,6 +133,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
 
     ``out`` is the run's own folder; by default ``runs/RECIPE/TIME-SEED`` under the current one.
     """
+    check_text(out or resume, "run's folder")
     if str(resume) not in ("no", "auto"):
         return _reopen(Path(resume), config)
     if str(resume) == "auto":
