@@ -95,6 +95,48 @@ def test_stop_and_resume_equals_one_run_bit_for_bit(
     assert not (parts.folder / "checkpoint.pt").exists()
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_an_epoch_takes_as_long_as_all_its_sittings_together(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Stopped in the middle or at its end; a step takes ten seconds, and a day goes by in between."""
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    real = loop.train_step
+
+    def slow(*arguments: object) -> object:
+        now[0] += 10
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "train_step", slow)
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        with pytest.raises(Interrupted):
+            capsnet.train(quick, out=tmp_path / "run", figures=False)
+    now[0] += 86_400
+    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+    epochs = run_folder.Run(tmp_path / "run").records("epoch")
+    assert [line["seconds"] for line in epochs] == [40, 40]
+    assert [line["images_per_second"] for line in epochs] == [5, 5]  # 200 images
+
+
+def test_a_checkpoint_without_a_clock_still_goes_on(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions before wrote them; at an epoch's end nothing of it is left to be timed."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4)
+        with pytest.raises(Interrupted):
+            capsnet.train(quick, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    del content["spent"]
+    torch.save(content, path)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: 0.0)
+    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+    assert run_folder.Run(tmp_path / "run").records("epoch")[0]["images_per_second"] == 0
+
+
 def _without_clock(line: dict) -> dict:
     return {key: value for key, value in line.items() if key not in ("images_per_second", "seconds")}
 

@@ -37,6 +37,7 @@ class State:
     step: int = 0  # steps in all
     sums: dict[str, float] = field(default_factory=dict)  # losses of the current epoch so far, times examples
     seen: int = 0  # examples of the current epoch so far
+    spent: float = 0.0  # seconds of training on them, in however many sittings
     best_score: float = -1.0
     best_epoch: int = 0
     best_weights: dict[str, torch.Tensor] | None = None
@@ -84,7 +85,7 @@ def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor]
     return update
 
 
-_PLAIN = ("epoch", "batch", "step", "sums", "seen", "best_score", "best_epoch", "best_weights")
+_PLAIN = ("epoch", "batch", "step", "sums", "seen", "spent", "best_score", "best_epoch", "best_weights")
 
 
 def save_checkpoint(state: State, path: str | Path) -> None:
@@ -134,7 +135,7 @@ def load_checkpoint(state: State, path: str | Path) -> None:
         if state.average is not None:
             state.average.load_state_dict(content["average"])
         for key in _PLAIN:
-            setattr(state, key, content[key])
+            setattr(state, key, content.get(key, 0.0) if key == "spent" else content[key])  # older ones have no time
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, EOFError, pickle.UnpicklingError):
         raise ValueError(
             f"{path} is not a usable checkpoint of this configuration: damaged, or of another version"

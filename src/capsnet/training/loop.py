@@ -158,7 +158,7 @@ def fit(
         weights = class_weights(training) if config.class_weights else None
         while state.epoch < config.epochs and not good_enough(config, state):
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
-            started, seen_before = time.perf_counter(), state.seen
+            since = time.perf_counter()
             order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
             for index in data.batch_indices(len(training), config.batch_size, **order):
                 batch, piece = own_piece(config, training, index, state.epoch)
@@ -169,14 +169,23 @@ def fit(
                     writer.scalars("step", losses, state.step)
                     bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
                 if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
+                    since = spend(state, since)
                     save_checkpoint(state, here.checkpoint)
                 if distributed.agreed(stopped(), state.device):
+                    spend(state, since)
                     save_checkpoint(state, here.checkpoint)
                     raise Interrupted(here.folder)
-            speed = (state.seen - seen_before) / (time.perf_counter() - started)
-            line = end_epoch(config, state, validation, here, writer, speed, total)
+            spend(state, since)
+            line = end_epoch(config, state, validation, here, writer, total)
             if on_epoch is not None:
                 on_epoch(line)
+
+
+def spend(state: State, since: float) -> float:
+    """Count the seconds since then to the epoch, which may go on in another sitting; returns now."""
+    now = time.perf_counter()
+    state.spent += now - since
+    return now
 
 
 def good_enough(config: TrainConfig, state: State) -> bool:
@@ -228,12 +237,12 @@ def end_epoch(
     validation: Dataset | None,
     here: run.Run,
     writer: board.Board,
-    speed: float,
     total: int,
 ) -> dict[str, Any]:
     """Validate, remember the best, write the epoch's line (returned) and (unless epochs are tiny) a checkpoint."""
     check_finite(state, here.checkpoint)
-    before, seconds = state.step - state.batch, state.seen / speed if speed else 0.0  # 0: resumed at an epoch's end
+    before, seconds = state.step - state.batch, state.spent
+    speed = state.seen / seconds if seconds else 0.0  # 0: an older checkpoint, which did not say
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
     line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
@@ -247,7 +256,7 @@ def end_epoch(
     line["seconds"] = round(seconds, 1)  # of training; time to validate is not in it
     here.record(line)
     writer.epoch(line, state, validation)
-    state.sums, state.seen, state.batch = {}, 0, 0
+    state.sums, state.seen, state.spent, state.batch = {}, 0, 0.0, 0
     # ten images make an epoch of one step: then every checkpoint_every steps are enough, as within long epochs
     if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
         save_checkpoint(state, here.checkpoint)
