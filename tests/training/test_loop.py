@@ -327,11 +327,41 @@ def test_lines_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     here = run_folder.Run(tmp_path)
     for step in (1, 2, 3):
         here.record({"kind": "step", "step": step})
+    for epoch, step in ((1, 1), (2, 2)):
+        here.record({"kind": "epoch", "epoch": epoch, "step": step})
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"kind": "step", "st')
-    here.forget_after(2)
-    assert [line["step"] for line in here.records()] == [1, 2]
-    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+    here.forget_after(2, 1)  # all steps of the second epoch are done, but it has not ended
+    assert [line["step"] for line in here.records("step")] == [1, 2]
+    assert [line["epoch"] for line in here.records("epoch")] == [1]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_where_a_run_began_is_kept_and_where_it_went_on_is_added(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sit(commit: str, steps: int | None) -> dict:
+        with monkeypatch.context() as patch:
+            patch.setattr(run_folder, "commit", lambda: commit)
+            if steps is None:
+                capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+            else:
+                stop_after(patch, steps)
+                with pytest.raises(Interrupted):
+                    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+        return json.loads((tmp_path / "run" / "env.json").read_text())
+
+    first = sit("a", 1)
+    assert "resumed" not in first
+    second = sit("b", 2)
+    assert {key: value for key, value in second.items() if key != "resumed"} == first
+    assert [(one["step"], one["commit"], one["processes"]) for one in second["resumed"]] == [(1, "b", 1)]
+    here = run_folder.Run(tmp_path / "run")
+    here.record_environment(3, {"commit": "killed before its first checkpoint"})
+    last = sit("c", None)
+    assert [(one["step"], one["commit"]) for one in last["resumed"]] == [(1, "b"), (3, "c")]
+    here.record_environment(0, {"commit": "d"})  # nothing had been kept: it begins anew
+    assert json.loads((tmp_path / "run" / "env.json").read_text()) == {"commit": "d"}
 
 
 def test_the_data_that_was_used_is_what_is_recorded(

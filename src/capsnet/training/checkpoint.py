@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,12 @@ class State:
     best_score: float = -1.0
     best_epoch: int = 0
     best_weights: dict[str, torch.Tensor] | None = None
+
+    def spend(self, since: float) -> float:
+        """Count the seconds since then to the epoch, which may go on in another sitting; returns now."""
+        now = time.perf_counter()
+        self.spent += now - since
+        return now
 
     @property
     def device(self) -> torch.device:

@@ -113,8 +113,8 @@ def train_in(
     if distributed.told(here.checkpoint.is_file):
         load_checkpoint(state, here.checkpoint)
         log.info("resuming %s at step %d", here.folder, state.step)
-    here.forget_after(state.step)
-    here.write(run.ENV, run.environment(state.device) | {"processes": distributed.world()})
+    here.forget_after(state.step, state.epoch)
+    here.record_environment(state.step, run.environment(state.device) | {"processes": distributed.world()})
     writer = board.open_board(here.folder, state, config, training)
     with stop_politely() as stopped, explained(compiled):
         fit(config, state, training, validation, here, writer, stopped)
@@ -169,23 +169,16 @@ def fit(
                     writer.scalars("step", losses, state.step)
                     bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
                 if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
-                    since = spend(state, since)
+                    since = state.spend(since)
                     save_checkpoint(state, here.checkpoint)
                 if distributed.agreed(stopped(), state.device):
-                    spend(state, since)
+                    state.spend(since)
                     save_checkpoint(state, here.checkpoint)
                     raise Interrupted(here.folder)
-            spend(state, since)
+            state.spend(since)
             line = end_epoch(config, state, validation, here, writer, total)
             if on_epoch is not None:
                 on_epoch(line)
-
-
-def spend(state: State, since: float) -> float:
-    """Count the seconds since then to the epoch, which may go on in another sitting; returns now."""
-    now = time.perf_counter()
-    state.spent += now - since
-    return now
 
 
 def good_enough(config: TrainConfig, state: State) -> bool:

@@ -109,7 +109,8 @@ def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, dra
             f"    capsnet predict {'TEXT' if model.takes_texts else 'IMAGE'} --model {folder}",
             *board,
             "",
-            "`config.json` is the whole configuration, `env.json` the machine and the versions, `metrics.jsonl` every "
+            "`config.json` is the whole configuration, `env.json` the machine and the versions (and those of "
+            "every time it was resumed), `metrics.jsonl` every "
             "logged number, `results.json` the test metrics, `model.safetensors` the weights.",
             "",
         ]
