@@ -91,9 +91,15 @@ def options_of(name: str) -> dict[str, Any]:
 def canonical(spec: str) -> str:
     """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
     name, entry = _find(spec)
-    path, options = _parse(spec, entry)
-    words = ([str(expanded(path).resolve())] if path else []) + [f"{k}={v}" for k, v in options.items()]
+    path, options = path_of(spec), _parse(spec, entry)[1]
+    words = ([str(path)] if path else []) + [f"{k}={v}" for k, v in options.items()]
     return f"{name}:{','.join(words)}" if words else name
+
+
+def path_of(spec: str) -> Path | None:
+    """The absolute path that a spec (or an environment variable) names, or None if nothing does."""
+    path = _parse(spec, _find(spec)[1])[0]
+    return expanded(path).resolve() if path else None
 
 
 def with_options(spec: str, **options: Any) -> str:

@@ -39,6 +39,7 @@ class State:
     sums: dict[str, float] = field(default_factory=dict)  # losses of the current epoch so far, times examples
     seen: int = 0  # examples of the current epoch so far
     spent: float = 0.0  # seconds of training on them, in however many sittings
+    examples: int = 0  # of an epoch: with another number the order would be another one
     best_score: float = -1.0
     best_epoch: int = 0
     best_weights: dict[str, torch.Tensor] | None = None
@@ -104,7 +105,7 @@ def save_checkpoint(state: State, path: str | Path) -> None:
     check_finite(state, path)
     if not distributed.main():
         return
-    content: dict[str, Any] = {key: getattr(state, key) for key in _PLAIN}
+    content: dict[str, Any] = {key: getattr(state, key) for key in (*_PLAIN, "examples")}
     content["model"] = state.model.state_dict()
     content["optimizer"] = state.optimizer.state_dict()
     content["scaler"] = state.scaler.state_dict()
@@ -147,3 +148,9 @@ def load_checkpoint(state: State, path: str | Path) -> None:
         raise ValueError(
             f"{path} is not a usable checkpoint of this configuration: damaged, or of another version"
         ) from None
+    before = content.get("examples") or 0  # older checkpoints do not say
+    if before and state.examples and before != state.examples:
+        raise ValueError(
+            f"the run of {path} was begun with {before:,} examples to learn from, now there are {state.examples:,}: "
+            "bring back the data as it was, or start a new run"
+        )

@@ -36,7 +36,7 @@ from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.distributed import evaluate
 from capsnet.training.objective import Piece, backward, explained, own_piece
 from capsnet.training.optim import learning_rate
-from capsnet.training.prepare import build, first, load_splits
+from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 
 __all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "train", "train_step"]
@@ -88,7 +88,7 @@ def train(
         if not 1 <= threads <= most:
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
-    config = check_config(dataclasses.asdict(dataclasses.replace(config, data=data.canonical(config.data))))
+    config = check_config(dataclasses.asdict(recorded(config)))
     with distributed.joined(device) as where:
         log_processes(config)
         with distributed.in_turn():
@@ -110,6 +110,7 @@ def train_in(
     figures: bool,
 ) -> Result:
     """A run from where its folder stands to its end."""
+    state.examples = len(training)
     if distributed.told(here.checkpoint.is_file):
         load_checkpoint(state, here.checkpoint)
         log.info("resuming %s at step %d", here.folder, state.step)
