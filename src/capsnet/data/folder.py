@@ -31,7 +31,7 @@ from ._listing import Listing, list_tree, visible_folders, warn_once
 from ._registry import register
 from ._splits import Examples, draw_folds, draw_parts
 from .base import ArrayDataset
-from .preprocess import Fit
+from .preprocess import Fit, White
 
 SPLITS = ("train", "validation", "train+validation", "test")
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -52,6 +52,7 @@ def folder(
     size: str = "32",
     channels: Channels = "auto",
     fit: Fit = "crop",
+    white: White | None = None,
     seed: int = 0,
     validation: Share = 0.15,
     test: Share = 0.15,
@@ -60,7 +61,8 @@ def folder(
 ) -> FolderDataset:
     """Load one split of a user's images, all brought to `size` ("64", or "48x64" for height x width).
 
-    `channels`: "auto" is RGB if any image of any split has colour, else grey. `fit` as in `Preprocess`.
+    `channels`: "auto" is RGB if any image of any split has colour, else grey. `fit` and
+    `white` (the grey level that is white in 16-bit files: 4095 if they hold 12 bits) as in `Preprocess`.
     """
     check_name("split", split, SPLITS)
     if path is None:
@@ -68,7 +70,7 @@ def folder(
     _check_shares(validation, test, folds, fold)
     source = expanded(path)
     listing = _list(source)
-    data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source))
+    data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source), white)
     examples = _examples(source, listing, data)
     if folds is not None:
         where = _fold_splits(examples, data, seed, validation, folds, fold)
@@ -84,7 +86,7 @@ def folder(
     )
     name = f"{source.resolve().stem if source.is_file() else source.resolve().name} {split}"
     dataset = FolderDataset(data.images[rows], targets, listing.class_names, name=name)
-    dataset.fit = fit
+    dataset.fit, dataset.white = fit, white
     dataset.files, dataset.skipped = [examples.names[i] for i in rows], list(data.skipped)
     return dataset
 
