@@ -114,15 +114,16 @@ def test_folds_do_not_start_from_what_has_seen_their_images(
     own: TrainConfig, quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own, short = dataclasses.replace(own, epochs=1), {"figures": False}
-    capsnet.train(own, out="first", **short)
-    capsnet.train(dataclasses.replace(quick, epochs=1, init="first"), out="second", **short)  # by way of other data
+    own = dataclasses.replace(own, epochs=1)
+    capsnet.train(own, out="first", figures=False)
+    other = dataclasses.replace(quick, epochs=1, init="first")  # by way of other data
+    capsnet.train(other, out="second", figures=False)
     for init in ("first", "second"):
         start = dataclasses.replace(own, init=init, data=f"{own.data},seed=3")
         with pytest.raises(ValueError, match=rf"{tmp_path / init} has learnt from folder:{tmp_path / 'own'}"):
             capsnet.cross_validate(start, 3, out="cv")
     assert not Path("cv").exists()
-    capsnet.train(dataclasses.replace(quick, epochs=1), out="elsewhere", **short)
+    capsnet.train(dataclasses.replace(quick, epochs=1), out="elsewhere", figures=False)
     relative = dataclasses.replace(own, init="elsewhere", data=own.data.replace(str(tmp_path), "."))
     capsnet.cross_validate(relative, 3, out="cv")
     assert f"The networks started from {tmp_path / 'elsewhere'}." in Path("cv/README.md").read_text()
