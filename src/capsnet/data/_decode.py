@@ -38,7 +38,7 @@ class Decoded(NamedTuple):
 
     images: NDArray[np.uint8]  # (N, C, H, W)
     items: tuple[Item, ...]  # N
-    groups: NDArray[np.int64]  # (N,), from 0 without gaps; equal where files are byte-identical
+    groups: NDArray[np.int64]  # (N,), from 0 without gaps; equal where files are byte-identical or of one group
     skipped: tuple[str, ...]
 
 
@@ -64,8 +64,9 @@ def decode(
     images = rgb if use_rgb else grey
     images = images if len(good) == len(items) else images[good]
     kept = tuple(items[i] for i in good)
-    groups = np.unique([digests[i] for i in good], return_inverse=True)[1].astype(np.int64)
-    _report_copies(kept, groups, source)
+    copies = np.unique([digests[i] for i in good], return_inverse=True)[1].astype(np.int64)
+    _report_copies(kept, copies, source)
+    groups = _joined(copies, [item.group for item in kept])
     if white is None:
         _report_dark(folder, kept, images, source)
     skipped = tuple(item.name for item, reason in zip(items, reasons, strict=True) if reason)
@@ -114,6 +115,22 @@ def _read(
         for _ in tqdm(work, total=count, desc="reading images", unit=" images", disable=quiet, leave=False):
             pass
     return rgb, grey, colour, digests, reasons
+
+
+def _joined(copies: NDArray[np.int64], names: list[str]) -> NDArray[np.int64]:
+    """Numbers of what stays together: copies of a file, and files of a group, whichever way they hang together."""
+    first: dict[str, int] = {}
+    above = list(range(len(copies)))  # each number of copies points to itself, or to one that it goes with
+
+    def top(number: int) -> int:
+        while above[number] != number:
+            number = above[number]
+        return number
+
+    for number, name in zip(copies.tolist(), names, strict=True):
+        if name:
+            above[top(number)] = top(first.setdefault(name, number))
+    return np.unique([top(number) for number in copies.tolist()], return_inverse=True)[1].astype(np.int64)
 
 
 def _report_copies(items: tuple[Item, ...], groups: NDArray[np.int64], source: str) -> None:

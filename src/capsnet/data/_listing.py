@@ -35,6 +35,7 @@ class Item(NamedTuple):
     labels: tuple[str, ...]
     split: str | None  # where the user put it, if the user did
     stamp: tuple[int, int]
+    group: str = ""  # what it must not be torn from: a patient, say; empty: nothing
 
 
 class Listing(NamedTuple):

@@ -4,7 +4,8 @@
   not images are passed over. If the sub-folders are called train, test and validation (or val), the classes are one
   level further down and these are the splits.
 - A CSV file, or a folder with one such file and at most one sub-folder: see `_labels_csv`. If every image has one
-  label, the targets are class numbers; as soon as one has none or several, they are multi-hot for all.
+  label, the targets are class numbers; as soon as one has none or several, they are multi-hot for all. Images of one
+  `group` stay in one split.
 
 Without splits of your own, `validation` and `test` are shares of each class, drawn by `seed` and the images' names: see
 `_splits`. A split that you did not name is drawn from your train. With `folds=K`, fold number `fold` is the test split
@@ -38,9 +39,10 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class FolderDataset(ArrayDataset):
-    """The images of one split, the files they are from, and the files that could not be read (of all splits)."""
+    """The images of one split, their files and groups, and the files that could not be read (of all splits)."""
 
     files: list[str]
+    groups: list[str]  # "" where an image is of none
     skipped: list[str]
 
 
@@ -87,7 +89,9 @@ def folder(
     name = f"{source.resolve().stem if source.is_file() else source.resolve().name} {split}"
     dataset = FolderDataset(data.images[rows], targets, listing.class_names, name=name)
     dataset.fit, dataset.white = fit, white
-    dataset.files, dataset.skipped = [examples.names[i] for i in rows], list(data.skipped)
+    chosen = [data.items[i] for i in rows]
+    dataset.files, dataset.groups = [item.name for item in chosen], [item.group for item in chosen]
+    dataset.skipped = list(data.skipped)
     return dataset
 
 
@@ -120,7 +124,9 @@ def _examples(source: Path, listing: Listing, data: Decoded) -> Examples:
     if len(number) < 2 and not _is_multilabel(listing):
         only = listing.class_names[0]
         raise ValueError(f"{source}: expected at least two classes, found only {only!r}; is that the folder you meant?")
-    return Examples(str(source), tuple(item.name for item in data.items), member, data.groups, listing.class_names)
+    # a group is drawn by its own name: that of its first image would change with a new image
+    names = tuple(f"group {item.group}" if item.group else item.name for item in data.items)
+    return Examples(str(source), names, member, data.groups, listing.class_names)
 
 
 def _own_splits(examples: Examples, data: Decoded, seed: int, validation: float, test: float) -> NDArray[np.str_]:
@@ -133,6 +139,11 @@ def _own_splits(examples: Examples, data: Decoded, seed: int, validation: float,
     if shares:
         parts = draw_parts(examples.take(train), tuple(shares.values()), seed=seed, stream="folder.split")
         where[train] = np.array([*shares, "train"])[parts]
+    sides: dict[str, set[str]] = {}
+    for item, side in zip(data.items, where, strict=True):
+        sides.setdefault(item.group, set()).add(side)
+    if torn := [group for group, found in sides.items() if group and len(found) > 1]:
+        warn_once(f"{examples.source}: {len(torn)} groups have images in several splits, for example {torn[0]!r}")
     for name in ("train", "validation", "test"):
         lacking = np.flatnonzero(~examples.member[where == name].any(axis=0))
         if not len(lacking):

@@ -111,9 +111,9 @@ def _begin(folder: Path, job: distributed.Job, spec: str) -> str:
 
 
 def _fingerprint(spec: str) -> str:
-    """The names and labels of all images, in however many splits, as one short word."""
+    """The names, groups and labels of all images, in however many splits, as one short word."""
     parts = [cast(FolderDataset, data.load(spec, split)) for split in ("train+validation", "test")]
-    lines = [(name, target.tolist()) for part in parts for name, target in zip(part.files, part.targets, strict=True)]
+    lines = [line for part in parts for line in zip(part.files, part.groups, part.targets.tolist(), strict=True)]
     words = json.dumps([parts[0].class_names, sorted(lines)])
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
