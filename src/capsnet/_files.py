@@ -16,6 +16,18 @@ def expanded(path: str | Path) -> Path:
         return Path(path)
 
 
+def check_text(path: str | Path, what: str) -> None:
+    """Refuse a name that no card, figure or terminal can show, before hours of training end in an error.
+
+    File names are bytes, and those from old disks and archives need not be UTF-8; safetensors cannot open such files.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = str(path).encode(errors="backslashreplace").decode()
+        raise ValueError(f"{shown}: the name of the {what} is not UTF-8: rename it") from None
+
+
 def write_atomically(path: str | Path, content: bytes | str) -> Path:
     """Write a whole file or nothing: a temporary file beside it, flushed to the disk, then renamed over it.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +79,24 @@ def test_without_a_published_hash_the_file_is_taken(cache: Path, server: WebServ
     for _ in range(2):
         assert find_or_fetch("toys", files, None)["a.bin"].read_bytes() == b"anything"
     assert server.asked == ["a.bin"]
+
+
+def test_a_login_page_is_no_archive(cache: Path, server: WebServer) -> None:
+    """Without a hash to know it by, it would be taken for the data for ever."""
+    page = Answer(b"<html>log in to the hotel first</html>")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as whole:
+        whole.writestr("1.mat", b"numbers")
+    server.answers |= {"a.zip": page, "good/a.zip": Answer(archive.getvalue())}
+    files = remote(server.url, name="a.zip", hash=None)
+    with pytest.raises(ValueError, match=r"a\.zip was downloaded but is not what was published.*is no zip archive"):
+        find_or_fetch("toys", files, None)
+    assert list(cache.iterdir()) == []
+    (cache / "a.zip").write_bytes(page.body)  # from before
+    mirrors = remote(server.url, f"{server.url}good/", name="a.zip", hash=None)
+    for _ in range(2):
+        assert find_or_fetch("toys", mirrors, None)["a.zip"].read_bytes() == archive.getvalue()
+    assert server.asked == ["a.zip", "a.zip", "good/a.zip"]
 
 
 @pytest.mark.parametrize("first", ["dead", "missing", "damaged", "cut off"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from PIL import Image
 
 from capsnet.data import Preprocess, load
 from capsnet.data._decode import Channels, decode
-from capsnet.data.folder import folder
+from capsnet.data.folder import FolderDataset, folder
 from capsnet.data.preprocess import Fit
 
 from .own_images import files_of, write, write_tree
@@ -313,3 +314,56 @@ def test_other_spellings_of_the_splits(tmp_path: Path, names: tuple[str, ...]) -
 def test_the_first_few_are_of_all_classes(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 40, "b": 40, "c": 40})
     assert set(folder("train", tmp_path).targets[:20]) == {0, 1, 2}
+
+
+def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As CT, X-ray and many cameras store them: taken as 16 bits, 17 dark greys would be left of 4096."""
+    ramp = np.tile(np.linspace(0, 4095, 64).astype(np.uint16), (64, 1))
+    for i, name in enumerate("aaaabbbb"):
+        path = tmp_path / name / f"{i}.{('png', 'tif')[i % 2]}"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(np.roll(ramp, i) if name == "a" else np.roll(ramp.T, i)).save(path)
+    write(tmp_path / "a" / "ordinary.jpg", 1, mode="L")  # 8 bits, bright: says nothing about the others
+    with caplog.at_level(logging.WARNING, "capsnet"):
+        dark = [folder(split, tmp_path, size="64") for split in ("train", "test")]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}: none of the 8 images with 16-bit grey levels reaches a quarter of white (65535), for example "
+        "a/0.png: if less is white in them, say so: white=4095 for 12 bits"
+    ]
+    deep = [i for i, name in enumerate(dark[0].files) if "ordinary" not in name]
+    assert len(np.unique(dark[0].images[deep])) <= 17
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "capsnet"):
+        said = load(f"folder:{tmp_path},size=64,white=4095", "train")
+    assert not caplog.records
+    assert isinstance(said, FolderDataset)
+    assert said.images[deep].max() == 255
+    assert len(np.unique(said.images[deep])) > 60
+    prepare = said.preprocess
+    assert isinstance(prepare, Preprocess)
+    assert prepare.model_dump()["white"] == 4095
+    assert said.subset([0]).preprocess == prepare
+    assert "white" not in Preprocess().model_dump()
+    for i, name in enumerate(said.files):  # predict and the server see the same
+        np.testing.assert_allclose(said.batch([i]).images[0], prepare(tmp_path / name), atol=0.51 / 255)
+    values = np.array([[0, 2048, 4095, 60000]] * 4, np.uint16)
+    for image in (values, Image.fromarray(values), Image.fromarray(values.astype(np.int32))):
+        whole = Preprocess(style="plain", height=8, width=8, fit="stretch", white=4095)(image)
+        np.testing.assert_allclose(whole[0, 0, [0, -1]], [0, 1], atol=1e-6)
+    Image.fromarray(np.full((64, 64), 40_000, np.uint16)).save(tmp_path / "b" / "bright.png")
+    with caplog.at_level(logging.WARNING, "capsnet"):
+        folder("train", tmp_path)
+    assert not caplog.records  # one of them does need all 16 bits
+
+
+def test_names_that_nobody_could_write_down_are_refused(tmp_path: Path) -> None:
+    """Such bytes come from archives and old disks; figures, pages and terminals fail on them, hours later."""
+    odd = os.fsdecode(b"sch\xf6n")
+    write_tree(tmp_path / "own", {"a": 8, odd: 8})
+    with pytest.raises(ValueError, match=r"/sch.udcf6n: the name of the class folder is not UTF-8: rename"):
+        folder("train", tmp_path / "own")
+    write_tree(tmp_path / odd, {"a": 8, "b": 8})
+    with pytest.raises(ValueError, match=r"/sch.udcf6n: the name of the data is not UTF-8: rename it"):
+        load(f"folder:{tmp_path / odd}", "train")
+    (tmp_path / "own" / odd).rename(tmp_path / "own" / "schön")
+    assert folder("train", tmp_path / "own").class_names == ("a", "schön")

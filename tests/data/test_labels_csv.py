@@ -51,6 +51,44 @@ def test_csv_of_several_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert "6 of 12 images have no label, so the targets are multi-hot" in caplog.text
 
 
+def test_images_of_a_group_stay_together(tmp_path: Path) -> None:
+    """Twelve patients of four images, some with both findings, and twelve images of nobody in particular."""
+    patients = [f"p{i // 4}" for i in range(48)] + 12 * [""]
+    labels = ["b" if i % 8 in (0, 1, 2) else "a" for i in range(60)]
+    rows = [f"images/{i}.png,{labels[i]},{patients[i]}" for i in range(60)]
+    path = write_csv(tmp_path, "\n".join(["path,label,group", *rows]), images=60)
+    write(tmp_path / "images" / "4.png", 0)  # a copy of p0's first image among p1's: both patients go together
+
+    def sides(**options: int) -> dict[str, set[str]]:
+        parts = files_of(path, **options)
+        known = {split: [int(Path(name).stem) for name in files if "!" not in name] for split, files in parts.items()}
+        assert sum(map(len, known.values())) == 60
+        assert all({labels[i] for i in numbers} == {"a", "b"} for numbers in known.values())
+        return {split: {patients[i] for i in numbers} - {""} for split, numbers in known.items()}
+
+    parts = sides()
+    assert sum(map(len, parts.values())) == 12  # each patient on one side
+    assert all(parts.values())
+    assert any({"p0", "p1"} <= side for side in parts.values())
+    tested = [sides(folds=4, fold=k) for k in range(4)]
+    for split in tested:
+        assert sum(map(len, split.values())) == 12
+    assert sorted(name for split in tested for name in split["test"]) == sorted({*patients} - {""})
+    write(tmp_path / "images" / "!.png", 99)
+    path.write_text("\n".join(["path,label,group", "images/!.png,a,p7", *rows]))  # one more, first by its name
+    assert sides() == parts
+
+
+def test_a_group_in_several_splits_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    splits = ["train"] * 6 + ["val"] * 3 + ["test"] * 3
+    rows = [f"images/{i}.png,{'ab'[i % 2]},{split},{'x' if i in (2, 10) else ''}" for i, split in enumerate(splits)]
+    folder("train", write_csv(tmp_path, "\n".join(["path,label,split,group", *rows])))
+    assert "1 groups have images in several splits, for example 'x'" in caplog.text
+    few = [f"images/{i}.png,{'ab'[i % 2]},{i % 2}" for i in range(12)]
+    with pytest.raises(ValueError, match=r"'a' has 1, 'b' has 1 \(copies and images of one group count once\)"):
+        folder("train", write_csv(tmp_path, "\n".join(["path,label,group", *few])))
+
+
 def test_csv_with_splits(tmp_path: Path) -> None:
     splits = ["train"] * 6 + ["val", "Validation", "val"] + ["test"] * 3
     rows = [f"images\\{i}.png,{'ab'[i % 2]},{split}" for i, split in enumerate(splits)]  # as Windows writes paths

@@ -59,6 +59,7 @@ def test_pictures_are_well_formed(kind: Kind) -> None:
     assert batch.images.dtype == torch.float32
     assert 0 <= float(batch.images.min()) < float(batch.images.max()) <= 1
     assert (dataset.channels, dataset.image_size, dataset.style) == (1, (40, 40), "plain")
+    assert dataset.origin == dataset.subset([0]).origin == "generated"
     assert repr(dataset) == f"shapes {kind} test: 300 images 1x40x40, 3 classes"
     low, high = extents(truth.part_kinds, truth.part_poses)
     assert low[truth.valid].min() >= 0

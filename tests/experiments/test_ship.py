@@ -1,13 +1,14 @@
 """From a run to the box: the card tells what the stored weights are worth, and the page of results tells the card."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 import capsnet
 from capsnet import weights
-from capsnet.experiments import _boxed, ship
+from capsnet.experiments import _boxed, lab, ship
 from capsnet.training import TrainConfig
 
 
@@ -77,6 +78,27 @@ def test_a_command_without_its_folders() -> None:
     given = "capsnet train demo --out '/a b/c' --seed 1 --resume auto --threads 1"
     assert ship.command(given) == "capsnet train demo --seed 1 --threads 1"
     assert ship.command("capsnet train demo --out=/a/b --resume=auto --seed 1") == "capsnet train demo --seed 1"
+
+
+def test_a_run_in_several_sittings_says_so(
+    boxed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = shutil.copytree(boxed[0], tmp_path / "run")
+    env = json.loads((run / "env.json").read_text())
+    assert "resumed" not in ship.history(run)["origin"]
+    env["resumed"] = [env | {"step": 1200, "threads": 3, "processes": 2, "commit": "abc"}]
+    (run / "env.json").write_text(json.dumps(env))
+    card = ship.history(run)
+    kept = {"step": 1200, "started": env["started"], "threads": 3, "processes": 2, "commit": "abc"}
+    assert card["origin"]["resumed"] == [kept]
+    assert lab.machine(env) == lab.machine({key: value for key, value in env.items() if key != "resumed"})
+    model = capsnet.load(boxed[1])
+    model.card = model.card | {"origin": card["origin"]}
+    page = ship.page("efficient-mnist", model)
+    assert "| resumed | at step 1,200 with 3 thread(s), 2 process(es), commit abc |" in page
+    monkeypatch.setattr(weights, "list_weights", lambda: [])
+    ship.main(["--card", str(run), str(tmp_path / "runs" / "alone.json")])
+    assert f"{env['started']}, resumed at step 1,200:" in "\n".join(_boxed.boxed(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from capsnet import metrics
 from capsnet.training import drawing, figures
 
 RNG = np.random.default_rng(0)
@@ -78,6 +79,26 @@ def test_reconstructions_take_tensors_bytes_and_several_classes(tmp_path):
     recon = torch.rand(4, 1, 36, 36, requires_grad=True)
     hot = torch.zeros(4, 10).scatter_(1, torch.tensor([[0, 1], [2, 3], [4, 5], [6, 7]]), 1.0)
     looked_at(figures.reconstructions(tmp_path / "r.png", images, recon, 0.9 * hot, hot), tmp_path / "r.png")
+
+
+def test_reconstructions_answer_by_the_rule_of_the_metrics(tmp_path, monkeypatch):
+    """All capsules of 0.5 and more, nobody says how many; none may be right. Pairs: the two longest."""
+    said, (canvas, text) = [], (figures.canvas, figures.text)
+    monkeypatch.setattr(figures, "canvas", lambda w, h, *words: said.append(words[0]) or canvas(w, h, *words))
+    monkeypatch.setattr(figures, "text", lambda ax, x, y, s, **k: said.append(s) or text(ax, x, y, s, **k))
+    images = np.zeros((3, 1, 28, 28), dtype=np.float32)
+    hot = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0]])
+    lengths = np.array([[0.9, 0.4, 0.1], [0.2, 0.1, 0.3], [0.1, 0.5, 0.2]])
+    figures.reconstructions(tmp_path / "r.png", images, images, lengths, hot, "abc", 0.5)
+    assert said[0] == "Reconstructions: 2 of 3 classified correctly"
+    assert said[1:] == ["a, b", "✗ a\n0.90", "none", "none\n", "b", "b\n0.50"]
+    assert metrics.exact_match(lengths, hot, threshold=0.5).value == pytest.approx(2 / 3)
+    said.clear()
+    figures.reconstructions(tmp_path / "r.png", images[:1], images[:1], lengths[:1], hot[:1], "abc")
+    assert said == ["Reconstructions: 1 of 1 classified correctly", "a, b", "a, b\n0.90, 0.40"]
+    said.clear()
+    figures.reconstructions(tmp_path / "r.png", images[:1], images[:1], 0.5 * lengths[:1], [0], "abc", 0.5)
+    assert said == ["Reconstructions: 1 of 1 classified correctly", "a", "a  0.45"]  # one label: the longest
 
 
 def test_pictures_show_the_values_they_were_given():

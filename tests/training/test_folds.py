@@ -1,7 +1,9 @@
 """Cross-validation: every image is tested once, a stopped one goes on, and the numbers add up."""
 
+import contextlib
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +72,76 @@ def test_a_stopped_one_goes_on(own: TrainConfig, tmp_path: Path, monkeypatch: py
     assert [spec.rpartition("fold=")[2] for spec in trained] == ["0", "1", "2"]
 
 
+def test_other_images_are_another_cross_validation(
+    own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more image, and others are in the folds that are left: some would be tested twice, some never."""
+    real, trained = folds.train, []
+
+    def stop_in_the_second(config: TrainConfig, **options: object) -> object:
+        if trained:
+            raise Interrupted(tmp_path)
+        trained.append(config.data)
+        return real(config, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(folds, "train", stop_in_the_second)
+    with pytest.raises(Interrupted):
+        capsnet.cross_validate(own, 3, out=tmp_path / "cv")
+    shutil.copy(tmp_path / "own" / "left" / "0.png", tmp_path / "own" / "right" / "new.png")
+    with pytest.raises(ValueError, match=r"are not those that the cross-validation in .* was begun with"):
+        capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")
+    (tmp_path / "own" / "right" / "new.png").unlink()
+    with pytest.raises(Interrupted):
+        capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")
+
+
+def test_other_images_are_another_run(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "stop_politely", lambda: contextlib.nullcontext(lambda: True))
+        with pytest.raises(Interrupted):
+            capsnet.train(own, out=tmp_path / "run")
+    files = [tmp_path / "own" / label / f"new{n}.png" for label in ("left", "right") for n in range(4)]
+    for n, file in enumerate(files):
+        Image.fromarray(np.full((20, 20), 10 * n, np.uint8)).save(file)
+    with pytest.raises(ValueError, match=r"begun with 28 examples to learn from, now there are 36: bring back"):
+        capsnet.train(own, out=tmp_path / "run", resume="auto")
+    for file in files:
+        file.unlink()
+    assert capsnet.train(own, out=tmp_path / "run", resume="auto", figures=False).folder == tmp_path / "run"
+
+
+def test_folds_do_not_start_from_what_has_seen_their_images(
+    own: TrainConfig, quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = dataclasses.replace(own, epochs=1)
+    capsnet.train(own, out="first", figures=False)
+    other = dataclasses.replace(quick, epochs=1, init="first")  # by way of other data
+    capsnet.train(other, out="second", figures=False)
+    for init in ("first", "second"):
+        start = dataclasses.replace(own, init=init, data=f"{own.data},seed=3")
+        with pytest.raises(ValueError, match=rf"{tmp_path / init} has learnt from folder:{tmp_path / 'own'}"):
+            capsnet.cross_validate(start, 3, out="cv")
+    assert not Path("cv").exists()
+    capsnet.train(dataclasses.replace(quick, epochs=1), out="elsewhere", figures=False)
+    relative = dataclasses.replace(own, init="elsewhere", data=own.data.replace(str(tmp_path), "."))
+    capsnet.cross_validate(relative, 3, out="cv")
+    assert f"The networks started from {tmp_path / 'elsewhere'}." in Path("cv/README.md").read_text()
+    config = capsnet.read_config("cv/config.json")  # what it says holds from any folder
+    assert (config.init, config.data) == (str(tmp_path / "elsewhere"), own.data)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"folds": 1}, "folds must be at least 2, got 1"),
         ({"data": "mnist"}, "mnist has its own test split: cross-validation is for folder"),
+        ({"eval_limit": 5}, "eval_limit=5 would leave images untested: folds test every image once"),
         ({"resume": "runs/x"}, 'resume must be "no" or "auto" with folds'),
     ],
 )
 def test_bad_input_is_one_sentence(own: TrainConfig, tmp_path: Path, change: dict, message: str) -> None:
-    config = dataclasses.replace(own, data=change.get("data", own.data))
+    config = dataclasses.replace(own, data=change.get("data", own.data), eval_limit=change.get("eval_limit"))
     with pytest.raises(ValueError, match=message):
         capsnet.cross_validate(config, change.get("folds", 3), out=tmp_path / "cv", resume=change.get("resume", "no"))
 

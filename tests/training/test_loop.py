@@ -4,6 +4,8 @@ import dataclasses
 import itertools
 import json
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,8 +95,72 @@ def test_stop_and_resume_equals_one_run_bit_for_bit(
     assert not (parts.folder / "checkpoint.pt").exists()
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_an_epoch_takes_as_long_as_all_its_sittings_together(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Stopped in the middle or at its end; a step takes ten seconds, and a day goes by in between."""
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    real = loop.train_step
+
+    def slow(*arguments: object) -> object:
+        now[0] += 10
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "train_step", slow)
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        with pytest.raises(Interrupted):
+            capsnet.train(quick, out=tmp_path / "run", figures=False)
+    now[0] += 86_400
+    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+    epochs = run_folder.Run(tmp_path / "run").records("epoch")
+    assert [line["seconds"] for line in epochs] == [40, 40]
+    assert [line["images_per_second"] for line in epochs] == [5, 5]  # 200 images
+
+
+def test_a_checkpoint_without_a_clock_still_goes_on(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions before wrote them; at an epoch's end nothing of it is left to be timed."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4)
+        with pytest.raises(Interrupted):
+            capsnet.train(quick, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    del content["spent"]
+    torch.save(content, path)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: 0.0)
+    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+    assert run_folder.Run(tmp_path / "run").records("epoch")[0]["images_per_second"] == 0
+
+
 def _without_clock(line: dict) -> dict:
     return {key: value for key, value in line.items() if key not in ("images_per_second", "seconds")}
+
+
+def test_no_figure_and_no_name_costs_the_weights(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_folder: Path
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("no font for this")
+
+    config, out = dataclasses.replace(quick, epochs=1), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(report_module.figures, "learning_curves", fail)
+        with pytest.raises(RuntimeError, match="no font"):
+            capsnet.train(config, out=out)
+    assert capsnet.load(out / "model.safetensors").card["epoch"] == 1
+    assert not (out / "results.json").exists()
+    assert capsnet.train(config, out=out, resume="auto").folder == out
+    odd = tmp_path / os.fsdecode(b"sch\xf6n")
+    with pytest.raises(ValueError, match=r"sch.udcf6n/run: the name of the run's folder is not UTF-8: rename it"):
+        capsnet.train(config, out=odd / "run")  # no weights could be read from there
+    shutil.copytree(idx_folder, odd)
+    with pytest.raises(ValueError, match=r"sch.udcf6n: the name of the data is not UTF-8: rename it"):
+        capsnet.train(dataclasses.replace(config, data=f"mnist:{odd}"), out=tmp_path / "other")
 
 
 def test_the_seed_decides_everything(quick: TrainConfig, tmp_path: Path) -> None:
@@ -261,11 +327,41 @@ def test_lines_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     here = run_folder.Run(tmp_path)
     for step in (1, 2, 3):
         here.record({"kind": "step", "step": step})
+    for epoch, step in ((1, 1), (2, 2)):
+        here.record({"kind": "epoch", "epoch": epoch, "step": step})
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"kind": "step", "st')
-    here.forget_after(2)
-    assert [line["step"] for line in here.records()] == [1, 2]
-    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+    here.forget_after(2, 1)  # all steps of the second epoch are done, but it has not ended
+    assert [line["step"] for line in here.records("step")] == [1, 2]
+    assert [line["epoch"] for line in here.records("epoch")] == [1]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_where_a_run_began_is_kept_and_where_it_went_on_is_added(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sit(commit: str, steps: int | None) -> dict:
+        with monkeypatch.context() as patch:
+            patch.setattr(run_folder, "commit", lambda: commit)
+            if steps is None:
+                capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+            else:
+                stop_after(patch, steps)
+                with pytest.raises(Interrupted):
+                    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+        return json.loads((tmp_path / "run" / "env.json").read_text())
+
+    first = sit("a", 1)
+    assert "resumed" not in first
+    second = sit("b", 2)
+    assert {key: value for key, value in second.items() if key != "resumed"} == first
+    assert [(one["step"], one["commit"], one["processes"]) for one in second["resumed"]] == [(1, "b", 1)]
+    here = run_folder.Run(tmp_path / "run")
+    here.record_environment(3, {"commit": "killed before its first checkpoint"})
+    last = sit("c", None)
+    assert [(one["step"], one["commit"]) for one in last["resumed"]] == [(1, "b"), (3, "c")]
+    here.record_environment(0, {"commit": "d"})  # nothing had been kept: it begins anew
+    assert json.loads((tmp_path / "run" / "env.json").read_text()) == {"commit": "d"}
 
 
 def test_the_data_that_was_used_is_what_is_recorded(
@@ -288,8 +384,6 @@ def test_weights_that_break_at_the_end_of_an_epoch_are_told_as_divergence(
 
 
 def test_a_broken_test_file_is_found_before_training(quick: TrainConfig, tmp_path: Path, idx_folder: Path) -> None:
-    import shutil
-
     broken = shutil.copytree(idx_folder, tmp_path / "broken")
     images = broken / "t10k-images-idx3-ubyte"
     images.write_bytes(images.read_bytes()[:-1])

@@ -3,13 +3,16 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import capsnet
 from capsnet import data
 from capsnet import functional as F
-from capsnet.training import TrainConfig, loop
+from capsnet.inference import PRESENT
+from capsnet.training import TrainConfig, loop, report
 from capsnet.training import run as run_folder
 
 
@@ -64,6 +67,37 @@ def test_it_ends_when_it_is_good_enough(quick: TrainConfig, tmp_path: Path) -> N
     assert 1 <= len(lines) < 30
     assert lines[-1]["val_accuracy"] >= 0.3
     assert all(line["val_accuracy"] < 0.3 for line in lines[:-1])
+    text = (tmp_path / "run" / "README.md").read_text()
+    reached = f"{lines[-1]['val_accuracy']:.2%}"
+    assert f"`train` split, {len(lines)} of 30 epochs (stopped at {reached} validation accuracy), seed 0." in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"), [(None, "all examples"), (30, "the first 30 examples"), (999, "all examples")]
+)
+def test_the_page_says_how_many_examples_there_were(
+    quick: TrainConfig, tmp_path: Path, limit: int | None, said: str
+) -> None:
+    capsnet.train(dataclasses.replace(quick, epochs=1, limit=limit), out=tmp_path / "run", figures=False)
+    assert f"; {said} of the `train` split, 1 epoch, seed 0." in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_the_figure_of_a_run_counts_as_its_metrics_do(
+    quick: TrainConfig, pairs: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With several labels all capsules of 0.5 or more are the answer; of pairs the two longest are."""
+    told: list[float | None] = []
+    monkeypatch.setattr(report.figures, "reconstructions", lambda path, *given: told.append(given[-1]) or path)
+    capsnet.train(dataclasses.replace(pairs, epochs=1), out=tmp_path / "pairs")
+    (tmp_path / "own").mkdir()
+    for n in range(24):
+        picture = np.random.default_rng(n).integers(0, 255, (20, 20), dtype=np.uint8)
+        Image.fromarray(picture).save(tmp_path / "own" / f"{n}.png")
+    rows = ["path,labels", *(f"own/{n}.png,{('a', 'b', 'a|b', '')[n % 4]}" for n in range(24))]
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    several = dataclasses.replace(quick, data=f"folder:{tmp_path / 'labels.csv'},size=20", epochs=1, batch_size=8)
+    capsnet.train(several, out=tmp_path / "several")
+    assert told == [None, PRESENT]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,31 @@ def test_transfer_keeps_what_fits(tiny: capsnet.Model, tmp_path: Path) -> None:
         weights.transfer(capsnet.create_model(**{**tiny.config, "conv_channels": 5}), path)
 
 
+@pytest.mark.parametrize("name", capsnet.list_models())
+def test_transfer_takes_what_was_learnt_and_knows_another_network(name: str, tmp_path: Path) -> None:
+    """Counters stay at home: matrix capsules would go on with the margin of the other training's end."""
+    old, new = small(name), small(name)
+    counters = {n: t for n, t in old.state_dict().items() if not t.is_floating_point()}
+    for counter in counters.values():
+        counter.fill_(1000)
+    path = capsnet.save(old, tmp_path / "m.safetensors")
+    before = {n: new.state_dict()[n].clone() for n in counters}
+    assert weights.transfer(new, path) == []
+    state = new.state_dict()
+    torch.testing.assert_close({n: state[n] for n in counters}, before)
+    learnt = {n: t for n, t in old.state_dict().items() if n not in counters}
+    torch.testing.assert_close({n: state[n] for n in learnt}, learnt, rtol=0, atol=0)
+    first = next(old.parameters())
+    first.data = torch.cat([first.data, first.data])  # a first layer of another size
+    path = capsnet.save(old, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="of another network: its first layer"):
+        weights.transfer(new, path)
+
+
+def small(name: str) -> capsnet.Model:
+    return capsnet.create_model(name, **({"vocabulary": 20} if name.startswith("text") else {"image_size": (32, 32)}))
+
+
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [

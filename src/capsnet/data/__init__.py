@@ -4,7 +4,7 @@
 """
 
 from ._listing import images_in
-from ._registry import canonical, describe, list_datasets, load, options_of, register, splits_of, with_options
+from ._registry import canonical, describe, list_datasets, load, options_of, path_of, register, splits_of, with_options
 from .augment import Augment
 from .base import ArrayDataset, Batch, BatchTransform, Dataset, Sources, Subset, batch_indices, batches, num_batches
 from .cifar import cifar10
@@ -50,6 +50,7 @@ __all__ = [
     "multimnist",
     "num_batches",
     "options_of",
+    "path_of",
     "read_idx",
     "read_mat",
     "register",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from ._listing import Item
+from ._pixels import is_deep
 from .preprocess import LUMA, Fit, Preprocess
 
 log = logging.getLogger("capsnet")
@@ -37,16 +38,22 @@ class Decoded(NamedTuple):
 
     images: NDArray[np.uint8]  # (N, C, H, W)
     items: tuple[Item, ...]  # N
-    groups: NDArray[np.int64]  # (N,), from 0 without gaps; equal where files are byte-identical
+    groups: NDArray[np.int64]  # (N,), from 0 without gaps; equal where files are byte-identical or of one group
     skipped: tuple[str, ...]
 
 
 @lru_cache(maxsize=2)
 def decode(
-    folder: Path, items: tuple[Item, ...], size: tuple[int, int], channels: Channels, fit: Fit, source: str
+    folder: Path,
+    items: tuple[Item, ...],
+    size: tuple[int, int],
+    channels: Channels,
+    fit: Fit,
+    source: str,
+    white: int | None = None,
 ) -> Decoded:
     """Read all `items` below `folder`. The stamps inside them make files that were rewritten different ones."""
-    rgb, grey, colour, digests, reasons = _read(folder, items, size, channels, fit)
+    rgb, grey, colour, digests, reasons = _read(folder, items, size, channels, fit, white)
     good = [i for i, reason in enumerate(reasons) if not reason]
     if len(good) < len(items):
         bad = [f"{item.name} ({reason})" for item, reason in zip(items, reasons, strict=True) if reason]
@@ -55,22 +62,27 @@ def decode(
         log.warning("%s: skipped %d of %d images: %s", source, len(bad), len(items), _some(bad))
     use_rgb = channels == "rgb" or (channels == "auto" and bool(colour.any()))
     images = rgb if use_rgb else grey
+    images = images if len(good) == len(items) else images[good]
     kept = tuple(items[i] for i in good)
-    groups = np.unique([digests[i] for i in good], return_inverse=True)[1].astype(np.int64)
-    _report_copies(kept, groups, source)
+    copies = np.unique([digests[i] for i in good], return_inverse=True)[1].astype(np.int64)
+    _report_copies(kept, copies, source)
+    groups = _joined(copies, [item.group for item in kept])
+    if white is None:
+        _report_dark(folder, kept, images, source)
     skipped = tuple(item.name for item, reason in zip(items, reasons, strict=True) if reason)
-    return Decoded(images if len(good) == len(items) else images[good], kept, groups, skipped)
+    return Decoded(images, kept, groups, skipped)
 
 
 def _read(
-    folder: Path, items: tuple[Item, ...], size: tuple[int, int], channels: Channels, fit: Fit
+    folder: Path, items: tuple[Item, ...], size: tuple[int, int], channels: Channels, fit: Fit, white: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.bool_], list[str], list[str]]:
     """Fill an RGB and a grey array, as far as they may be needed: whether any image has colour is known at the end.
 
     Grey is made of RGB before rounding; resizing is linear, so this is what the `Preprocess` for grey does.
     """
     count, (height, width) = len(items), size
-    prepare = Preprocess(style="plain", height=height, width=width, channels=1 if channels == "grey" else 3, fit=fit)
+    planes_of = {"channels": 1 if channels == "grey" else 3, "fit": fit, "white": white}
+    prepare = Preprocess(style="plain", height=height, width=width, **planes_of)
     rgb = np.zeros((count if channels != "grey" else 0, 3, height, width), dtype=np.uint8)
     grey = np.zeros((count if channels != "rgb" else 0, 1, height, width), dtype=np.uint8)
     if (needed := rgb.nbytes + grey.nbytes) > _MUCH:
@@ -105,6 +117,22 @@ def _read(
     return rgb, grey, colour, digests, reasons
 
 
+def _joined(copies: NDArray[np.int64], names: list[str]) -> NDArray[np.int64]:
+    """Numbers of what stays together: copies of a file, and files of a group, whichever way they hang together."""
+    first: dict[str, int] = {}
+    above = list(range(len(copies)))  # each number of copies points to itself, or to one that it goes with
+
+    def top(number: int) -> int:
+        while above[number] != number:
+            number = above[number]
+        return number
+
+    for number, name in zip(copies.tolist(), names, strict=True):
+        if name:
+            above[top(number)] = top(first.setdefault(name, number))
+    return np.unique([top(number) for number in copies.tolist()], return_inverse=True)[1].astype(np.int64)
+
+
 def _report_copies(items: tuple[Item, ...], groups: NDArray[np.int64], source: str) -> None:
     """Say how many files are copies of others, and which of these are labelled or placed differently."""
     members: dict[int, list[Item]] = {}
@@ -122,6 +150,24 @@ def _report_copies(items: tuple[Item, ...], groups: NDArray[np.int64], source: s
     leaks = [f"{a.name} in {a.split} and {b.name} in {b.split}" for a, b in pairs if a.split != b.split]
     if leaks:
         log.warning("%s: %d copies of an image are in different splits: %s", source, len(leaks), _some(leaks))
+
+
+def _report_dark(folder: Path, items: tuple[Item, ...], images: NDArray[np.uint8], source: str) -> None:
+    """Many instruments put 12 bits into files of 16: taken as 16, white is a dark grey, and 17 levels are all there is.
+
+    Headers are only opened where some image is that dark, which few sets have.
+    """
+    dark = images.reshape(len(images), -1).max(axis=1) < 64  # (N,)
+    deep = [item.name for item, is_dark in zip(items, dark, strict=True) if is_dark and is_deep(folder / item.name)]
+    bright = (item.name for item, is_dark in zip(items, dark, strict=True) if not is_dark)
+    if deep and not any(is_deep(folder / name) for name in bright):
+        log.warning(
+            "%s: none of the %d images with 16-bit grey levels reaches a quarter of white (65535), for example %s: "
+            "if less is white in them, say so: white=4095 for 12 bits",
+            source,
+            len(deep),
+            deep[0],
+        )
 
 
 def _labels(item: Item) -> str:

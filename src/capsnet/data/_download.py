@@ -3,6 +3,7 @@
 A folder that the user names is the only place that is searched, and its files are the user's word. Everything else
 (a well-known place on this machine, the cache folder, the network) has to prove itself: what lies in the cache must
 have the published hash each time it is used, and what comes over the network must have it before it gets its name.
+Where no hash was published, an archive must at least be one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import logging
 import os
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,10 +73,12 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
     import pooch
 
     path = cache / name
-    known = path.is_file() and (remote.hash is None or pooch.file_hash(str(path), _algorithm(remote)) == _hex(remote))
-    if known:
+    if path.is_file() and _is_right(path, remote):
         return path
-    state = f"is in {cache} with the wrong hash" if path.is_file() else "is not on this machine"
+    wrong = "with the wrong hash" if remote.hash else "but is no zip archive"
+    state = f"is in {cache} {wrong}" if path.is_file() else "is not on this machine"
+    if remote.hash is None:
+        path.unlink(missing_ok=True)  # pooch would take whatever is there
     failures: list[str] = []
     damaged = False
     for url in remote.urls:
@@ -82,7 +86,11 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
             with _quiet(pooch.get_logger()):
                 _log.info("fetching %s into %s", url, cache)
                 pooch.retrieve(url, remote.hash, fname=name, path=cache, downloader=cast(Any, _download))
-            return path
+            if _is_right(path, remote):
+                return path
+            path.unlink()  # a login page, say: else it would be found here for ever
+            damaged = True
+            failures.append(f"{url}: the file is no zip archive")
         except OSError as error:  # every error of the network, and a disk that cannot be written
             failures.append(f"{url}: {_root(error)}")
         except ValueError:
@@ -97,6 +105,15 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
         f"{data_set}: {name} {state} and could not be downloaded ({reasons}): put {_listed(wanted)} into {cache}, "
         f"or into a folder of your own and write {data_set}:FOLDER"
     )
+
+
+def _is_right(path: Path, remote: Remote) -> bool:
+    """Whether a file is what was published, as far as anybody can know: by its hash, or at least a zip archive."""
+    if remote.hash is None:
+        return path.suffix != ".zip" or zipfile.is_zipfile(path)
+    import pooch
+
+    return pooch.file_hash(str(path), _algorithm(remote)) == _hex(remote)
 
 
 def _algorithm(remote: Remote) -> str:

@@ -1,7 +1,9 @@
-"""A CSV file of images and their labels: columns `path` and `label` (or `labels`), perhaps `split`; others are ignored.
+"""A CSV file of images and their labels: columns `path` and `label` (or `labels`), perhaps `split` and `group`.
 
 Paths count from where the CSV file is. Several labels stand in one cell with | between them, and an empty cell says
-that the image shows none of the classes. Comma, semicolon or tab between the columns, UTF-8 with or without a mark.
+that the image shows none of the classes. Images with the same `group` (a patient, a day, a camera) stay in one split;
+an empty cell is a group of its own. Other columns are ignored. Comma, semicolon or tab between the columns, UTF-8 with
+or without a mark.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from ._listing import SPLIT_NAMES, Item, Listing, natural, ordered, stamp_of, warn_once
 
 _LABELS = ("label", "labels")
-_HEADER = "a header with the columns path and label (or labels), and perhaps split"
+_HEADER = "a header with the columns path and label (or labels), and perhaps split and group"
 
 
 def list_csv(path: Path) -> Listing:
@@ -103,4 +105,5 @@ def _item(path: Path, line: int, row: dict[str, str]) -> Item:
     if split is not None and split.lower() not in SPLIT_NAMES:
         raise ValueError(f"{path}, line {line}: split must be train, validation or test in every line, found {split!r}")
     name = Path(name).as_posix()
-    return Item(name, tuple(sorted(labels, key=natural)), SPLIT_NAMES[split.lower()] if split else None, stamp_of(file))
+    where = SPLIT_NAMES[split.lower()] if split else None
+    return Item(name, tuple(sorted(labels, key=natural)), where, stamp_of(file), row.get("group", ""))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from capsnet._files import expanded
+from capsnet._files import check_text, expanded
 
 log = logging.getLogger("capsnet")
 
@@ -35,6 +35,7 @@ class Item(NamedTuple):
     labels: tuple[str, ...]
     split: str | None  # where the user put it, if the user did
     stamp: tuple[int, int]
+    group: str = ""  # what it must not be torn from: a patient, say; empty: nothing
 
 
 class Listing(NamedTuple):
@@ -85,6 +86,8 @@ def list_tree(root: Path) -> Listing:
             raise ValueError(f"{folder}: expected one sub-folder per class, found {_what(folder)}")
         if loose := sum(_is_image(entry) for entry in folder.iterdir()):
             warn_once(f"{folder}: ignored {loose} images that lie outside the class folders")
+        for c in classes:
+            check_text(c, "class folder")
         names.update(c.name for c in classes)
         for c in classes:
             images = [Item(p.relative_to(root).as_posix(), (c.name,), split, stamp_of(p)) for p in _images_under(c)]

@@ -30,35 +30,48 @@ def name_of(image: ImageLike) -> str:
     return "the array" if isinstance(image, np.ndarray) else str(getattr(image, "filename", "") or "the image")
 
 
-def read_pixels(image: ImageLike, *, enough: int | None = None) -> Pixels:
+def is_deep(path: Path) -> bool:
+    """Whether a file, by its header, holds whole grey levels that do not fit 8 bits."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as opened:
+                return opened.mode.startswith("I")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return False
+
+
+def read_pixels(image: ImageLike, *, enough: int | None = None, white: int | None = None) -> Pixels:
     """Bring an image to RGB floats, upright and opaque.
 
     `enough`: a size of the longer side beyond which detail is not needed, so that a 50-megapixel photo is reduced while
-    it is still bytes. Transparency is laid on white, or on black if what is opaque is light: a drawing stays visible.
+    it is still bytes. `white`: the grey level that is white where levels do not fit 8 bits, if it is not 65535, such as
+    4095 for the 12 bits of many instruments; what is above it is white, too.
+    Transparency is laid on white, or on black if what is opaque is light: a drawing stays visible.
     """
     name = name_of(image)
     if isinstance(image, np.ndarray):
-        return _from_array(image, name)
+        return _from_array(image, name, white)
     if isinstance(image, str | Path):
         path = expanded(image)
         if not path.is_file():
             found = "a folder" if path.is_dir() else "nothing"
             raise FileNotFoundError(f"{path}: expected an image file, found {found}")
-        return _guarded(path, name, enough)
+        return _guarded(path, name, enough, white)
     if not isinstance(image, Image.Image):
         raise ValueError(f"expected a path, a Pillow image or an array, got {type(image).__name__}")
-    return _guarded(image, name, enough)
+    return _guarded(image, name, enough, white)
 
 
-def _guarded(source: Path | Image.Image, name: str, enough: int | None) -> Pixels:
+def _guarded(source: Path | Image.Image, name: str, enough: int | None, white: int | None) -> Pixels:
     """Decode with every way Pillow has of failing turned into a ValueError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # twice that size is an error
             if isinstance(source, Image.Image):
-                return _decode(source, enough)
+                return _decode(source, enough, white)
             with Image.open(source) as opened:
-                return _decode(opened, enough)
+                return _decode(opened, enough, white)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(f"{name}: the image is too large to be decoded safely ({error})") from error
     except UnidentifiedImageError as error:
@@ -69,7 +82,7 @@ def _guarded(source: Path | Image.Image, name: str, enough: int | None) -> Pixel
         raise ValueError(f"{name}: {error}") from error
 
 
-def _decode(image: Image.Image, enough: int | None) -> Pixels:
+def _decode(image: Image.Image, enough: int | None, white: int | None) -> Pixels:
     if min(image.size) == 0:
         raise ValueError("the image has no pixels")
     if enough is not None:
@@ -77,7 +90,7 @@ def _decode(image: Image.Image, enough: int | None) -> Pixels:
     upright = ImageOps.exif_transpose(image)
     factors = _factors(upright.size, enough)
     if upright.mode in _DEEP:
-        return _deep(np.asarray(upright), factors)
+        return _deep(np.asarray(upright), factors, white)
     transparent = "A" in upright.getbands() or "a" in upright.getbands() or "transparency" in upright.info
     flat = upright.convert("RGBA" if transparent else "RGB")
     if max(factors) > 1:
@@ -91,15 +104,19 @@ def _factors(size: tuple[int, int], enough: int | None) -> tuple[int, int]:
     return max(1, min(factor, size[0] // 2)), max(1, min(factor, size[1] // 2))
 
 
-def _deep(values: NDArray, factors: tuple[int, int]) -> Pixels:
+def _deep(values: NDArray, factors: tuple[int, int], white: int | None) -> Pixels:
     """Grey levels that do not fit 8 bits. Their range is that of all pixels: an average may be far below the most."""
-    limit = _limit(values)
+    limit = _limit(values, white)
+    if white is not None and values.dtype.kind in "iu":
+        limit = float(white)  # however dark this one is
+    if white is not None:
+        values = np.minimum(values, limit)
     if max(factors) > 1:
         values = np.asarray(Image.fromarray(values.astype(np.float32)).reduce(factors))
     return _grey((values / limit).astype(np.float32))
 
 
-def _from_array(array: NDArray, name: str) -> Pixels:
+def _from_array(array: NDArray, name: str, white: int | None) -> Pixels:
     """Accept (H, W), (H, W, C) or (C, H, W) with C in 1, 3, 4; uint8, uint16, bool, or floats in [0, 1]."""
     if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
         array = array.transpose(1, 2, 0)
@@ -109,21 +126,25 @@ def _from_array(array: NDArray, name: str) -> Pixels:
             f"{name}: expected shape (H, W), (H, W, C) or (C, H, W) with 1, 3 or 4 channels, found {array.shape}"
         )
     try:
-        values = _scaled(array)
+        values = _scaled(array, white)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     return _grey(values.reshape(values.shape[:2])) if channels == 1 else _opaque(values)
 
 
-def _scaled(values: NDArray) -> NDArray[np.float32]:
+def _scaled(values: NDArray, white: int | None) -> NDArray[np.float32]:
     """Map stored grey levels to [0, 1]."""
-    return values.astype(np.float32) if values.dtype == np.bool_ else (values / _limit(values)).astype(np.float32)
+    if values.dtype == np.bool_:
+        return values.astype(np.float32)
+    scaled = (values / _limit(values, white)).astype(np.float32)
+    return scaled if white is None else np.minimum(scaled, np.float32(1))
 
 
-def _limit(values: NDArray) -> float:
+def _limit(values: NDArray, white: int | None) -> float:
     """What is white: by the type where it tells the range, else by the smallest usual range."""
+    most = 65535.0 if white is None else float(white)
     if values.dtype in (np.uint8, np.uint16):
-        return float(np.iinfo(values.dtype).max)
+        return 255.0 if values.dtype == np.uint8 else most
     if values.dtype.kind not in "iuf":
         raise ValueError(f"expected numbers, found {values.dtype}")
     if not np.isfinite(values).all():
@@ -134,7 +155,7 @@ def _limit(values: NDArray) -> float:
         raise ValueError(f"pixels must lie in 0..1, 0..255 or 0..65535, found {low:g}..{high:g}")
     if values.dtype.kind != "f" and limit == 1.0:
         return 255.0  # integers 0 and 1 are two very dark greys, unless the type says bool
-    return limit
+    return most if limit == 65535.0 else limit
 
 
 def _grey(values: NDArray[np.float32]) -> Pixels:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from capsnet._files import expanded
+from capsnet._files import check_text, expanded
 from capsnet._names import check_name
 
 from .base import Dataset
@@ -91,9 +91,15 @@ def options_of(name: str) -> dict[str, Any]:
 def canonical(spec: str) -> str:
     """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
     name, entry = _find(spec)
-    path, options = _parse(spec, entry)
-    words = ([str(expanded(path).resolve())] if path else []) + [f"{k}={v}" for k, v in options.items()]
+    path, options = path_of(spec), _parse(spec, entry)[1]
+    words = ([str(path)] if path else []) + [f"{k}={v}" for k, v in options.items()]
     return f"{name}:{','.join(words)}" if words else name
+
+
+def path_of(spec: str) -> Path | None:
+    """The absolute path that a spec (or an environment variable) names, or None if nothing does."""
+    path = _parse(spec, _find(spec)[1])[0]
+    return expanded(path).resolve() if path else None
 
 
 def with_options(spec: str, **options: Any) -> str:
@@ -159,6 +165,7 @@ def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
 
 
 def _existing(path: Path) -> Path:
+    check_text(path.resolve(), "data")  # it is going to stand on a card
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
     if path.is_dir() and not any(path.iterdir()):

@@ -2,7 +2,8 @@
 
 Every example draws a random number from its name. Within a class the examples are sorted by it and cut into
 consecutive runs of the sizes wanted, so sizes are exact and a new example moves at most one other across each cut;
-other classes do not notice. Copies of one file form a group and go together: they would leak the test split.
+other classes do not notice. Copies of one file form a group and go together: they would leak the test split. So do the
+images of a group that the user names (a patient's, say), and then it is groups that are counted and cut.
 
 With several labels per example the classes take turns, the rarest first: a class places those of its examples that no
 rarer class has placed yet, into what its own quota still has room for. This is iterative stratification (Sechidis,
@@ -125,7 +126,8 @@ def _check_counts(examples: Examples, needed: int, purpose: str) -> None:
     few = [f"{examples.class_names[j]!r} has {counts[j]}" for j in np.flatnonzero(counts < needed)]
     if few:
         more = f" and {len(few) - 5} more classes have too few" if len(few) > 5 else ""
+        once = " (copies and images of one group count once)" if len(examples.names) > examples.groups.max() + 1 else ""
         raise ValueError(
             f"{examples.source}: every class needs at least {needed} different images ({purpose}), but class "
-            f"{', '.join(few[:5])}{more}: add images, or merge or remove the class"
+            f"{', '.join(few[:5])}{more}{once}: add images, or merge or remove the class"
         )

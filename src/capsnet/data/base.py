@@ -53,6 +53,7 @@ class Dataset:
     style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
     fit: Literal["crop", "pad", "stretch"] = "crop"
     border: int = 0  # empty pixels around a digit's own frame
+    white: int | None = None  # the grey level that is white in 16-bit files, if it is not 65535
     origin: Literal["original", "generated"] = "original"  # files of that name, or made here by the same rules
 
     @property
@@ -63,7 +64,7 @@ class Dataset:
         if self.channels not in (1, 3):
             return None
         height, width = self.image_size
-        kind = {"style": self.style, "fit": self.fit, "border": self.border}
+        kind = {"style": self.style, "fit": self.fit, "border": self.border, "white": self.white}
         return Preprocess(height=height, width=width, channels=self.channels, **kind)
 
     @property
@@ -135,7 +136,7 @@ class ArrayDataset(Dataset):
         chosen = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
         )
-        chosen.style, chosen.fit, chosen.border = self.style, self.fit, self.border
+        chosen.style, chosen.fit, chosen.border, chosen.white = self.style, self.fit, self.border, self.white
         return chosen
 
 
@@ -147,7 +148,7 @@ class Subset(Dataset):
         self.name = name or f"{whole.name} (subset)"
         self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
         self.style, self.fit, self.border, self.origin = whole.style, whole.fit, whole.border, whole.origin
-        self.vocabulary = whole.vocabulary
+        self.vocabulary, self.white = whole.vocabulary, whole.white
 
     def __len__(self) -> int:
         return len(self.chosen)

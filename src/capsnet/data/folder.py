@@ -4,7 +4,8 @@
   not images are passed over. If the sub-folders are called train, test and validation (or val), the classes are one
   level further down and these are the splits.
 - A CSV file, or a folder with one such file and at most one sub-folder: see `_labels_csv`. If every image has one
-  label, the targets are class numbers; as soon as one has none or several, they are multi-hot for all.
+  label, the targets are class numbers; as soon as one has none or several, they are multi-hot for all. Images of one
+  `group` stay in one split.
 
 Without splits of your own, `validation` and `test` are shares of each class, drawn by `seed` and the images' names: see
 `_splits`. A split that you did not name is drawn from your train. With `folds=K`, fold number `fold` is the test split
@@ -31,16 +32,17 @@ from ._listing import Listing, list_tree, visible_folders, warn_once
 from ._registry import register
 from ._splits import Examples, draw_folds, draw_parts
 from .base import ArrayDataset
-from .preprocess import Fit
+from .preprocess import Fit, White
 
 SPLITS = ("train", "validation", "train+validation", "test")
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class FolderDataset(ArrayDataset):
-    """The images of one split, the files they are from, and the files that could not be read (of all splits)."""
+    """The images of one split, their files and groups, and the files that could not be read (of all splits)."""
 
     files: list[str]
+    groups: list[str]  # "" where an image is of none
     skipped: list[str]
 
 
@@ -52,6 +54,7 @@ def folder(
     size: str = "32",
     channels: Channels = "auto",
     fit: Fit = "crop",
+    white: White | None = None,
     seed: int = 0,
     validation: Share = 0.15,
     test: Share = 0.15,
@@ -60,7 +63,8 @@ def folder(
 ) -> FolderDataset:
     """Load one split of a user's images, all brought to `size` ("64", or "48x64" for height x width).
 
-    `channels`: "auto" is RGB if any image of any split has colour, else grey. `fit` as in `Preprocess`.
+    `channels`: "auto" is RGB if any image of any split has colour, else grey. `fit` and
+    `white` (the grey level that is white in 16-bit files: 4095 if they hold 12 bits) as in `Preprocess`.
     """
     check_name("split", split, SPLITS)
     if path is None:
@@ -68,7 +72,7 @@ def folder(
     _check_shares(validation, test, folds, fold)
     source = expanded(path)
     listing = _list(source)
-    data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source))
+    data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source), white)
     examples = _examples(source, listing, data)
     if folds is not None:
         where = _fold_splits(examples, data, seed, validation, folds, fold)
@@ -84,8 +88,10 @@ def folder(
     )
     name = f"{source.resolve().stem if source.is_file() else source.resolve().name} {split}"
     dataset = FolderDataset(data.images[rows], targets, listing.class_names, name=name)
-    dataset.fit = fit
-    dataset.files, dataset.skipped = [examples.names[i] for i in rows], list(data.skipped)
+    dataset.fit, dataset.white = fit, white
+    chosen = [data.items[i] for i in rows]
+    dataset.files, dataset.groups = [item.name for item in chosen], [item.group for item in chosen]
+    dataset.skipped = list(data.skipped)
     return dataset
 
 
@@ -118,7 +124,9 @@ def _examples(source: Path, listing: Listing, data: Decoded) -> Examples:
     if len(number) < 2 and not _is_multilabel(listing):
         only = listing.class_names[0]
         raise ValueError(f"{source}: expected at least two classes, found only {only!r}; is that the folder you meant?")
-    return Examples(str(source), tuple(item.name for item in data.items), member, data.groups, listing.class_names)
+    # a group is drawn by its own name: that of its first image would change with a new image
+    names = tuple(f"group {item.group}" if item.group else item.name for item in data.items)
+    return Examples(str(source), names, member, data.groups, listing.class_names)
 
 
 def _own_splits(examples: Examples, data: Decoded, seed: int, validation: float, test: float) -> NDArray[np.str_]:
@@ -131,6 +139,11 @@ def _own_splits(examples: Examples, data: Decoded, seed: int, validation: float,
     if shares:
         parts = draw_parts(examples.take(train), tuple(shares.values()), seed=seed, stream="folder.split")
         where[train] = np.array([*shares, "train"])[parts]
+    sides: dict[str, set[str]] = {}
+    for item, side in zip(data.items, where, strict=True):
+        sides.setdefault(item.group, set()).add(side)
+    if torn := [group for group, found in sides.items() if group and len(found) > 1]:
+        warn_once(f"{examples.source}: {len(torn)} groups have images in several splits, for example {torn[0]!r}")
     for name in ("train", "validation", "test"):
         lacking = np.flatnonzero(~examples.member[where == name].any(axis=0))
         if not len(lacking):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
 from capsnet._files import expanded
@@ -23,6 +23,7 @@ from ._ink import WORK, find_ink
 from ._pixels import ImageLike, Pixels, name_of, read_pixels, resize
 
 Side = Annotated[int, Field(ge=8, le=4096)]
+White = Annotated[int, Field(ge=256, le=65535)]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]
 
 LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R 601, as Pillow
@@ -39,6 +40,8 @@ class Preprocess(BaseModel):
     - "plain": the colours as they are, resized. `fit` says what happens to another shape than the frame's: "crop"
       covers the frame and cuts off what sticks out, "pad" keeps the whole picture between black bars, "stretch" gives
       up the aspect ratio.
+
+    `white` is the grey level that counts as white where levels do not fit 8 bits; None is 65535, the most of 16 bits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,6 +52,7 @@ class Preprocess(BaseModel):
     channels: Literal[1, 3] = 1
     fit: Fit = "crop"
     border: Annotated[int, Field(ge=0, le=2048)] = 0
+    white: White | None = None
 
     @model_validator(mode="after")
     def _leave_room(self) -> Preprocess:
@@ -56,12 +60,18 @@ class Preprocess(BaseModel):
             raise ValueError(f"a border of {self.border} leaves less than 8 pixels of {self.height} x {self.width}")
         return self
 
+    @model_serializer(mode="wrap")
+    def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`white` only where somebody set it: what is stored with most weights stays what it has always been."""
+        return {key: value for key, value in handler(self).items() if key != "white" or value is not None}
+
     def __call__(self, image: ImageLike) -> Tensor:
         """Prepare one image: a path, a Pillow image, or an array (H, W), (H, W, C) or (C, H, W).
 
         ValueError says what is wrong with it, FileNotFoundError that there is none.
         """
-        pixels = read_pixels(image, enough=2 * WORK if self.style == "digit" else self._enough(image))
+        enough = 2 * WORK if self.style == "digit" else self._enough(image)
+        pixels = read_pixels(image, enough=enough, white=self.white)
         planes = self._digit(pixels, name_of(image)) if self.style == "digit" else self._plain(pixels, name_of(image))
         return torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32))
 

@@ -71,6 +71,8 @@ class Truth(NamedTuple):
 class Shapes(Dataset):
     """One split of generated shapes; `truth` says what is in each picture. See the module for the kinds."""
 
+    origin = "generated"
+
     def __init__(
         self,
         kind: Kind = "wholes",

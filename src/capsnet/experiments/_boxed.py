@@ -57,7 +57,8 @@ def boxed(runs: Path) -> list[str]:
         origin = card["origin"]
         versions = f"capsnet {origin['capsnet']}, torch {origin['torch']}, Python {origin['python']}"
         lines += [f"`{name}`: seed {card['seed']}, commit {origin['commit']}, {versions},"]
-        lines += [f"{origin['processor']}, {origin['threads']} thread(s), {origin['started']}:", ""]
+        later = "".join(f", resumed at step {one['step']:,}" for one in origin.get("resumed", []))
+        lines += [f"{origin['processor']}, {origin['threads']} thread(s), {origin['started']}{later}:", ""]
         lines += [f"    {origin['command']}", ""]
     return lines
 

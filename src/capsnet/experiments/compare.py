@@ -163,12 +163,12 @@ def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
     validation = data.load(config.data, "validation")
     validation = validation.subset(range(min(len(validation), lab.pick(200, 2000, 10_000))))
     lines = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
-    speeds = [line["images_per_second"] for line in lines if line["kind"] == "epoch"]
+    speeds = [line["images_per_second"] for line in lines if line["kind"] == "epoch" and line["images_per_second"]]
     size = min(config.limit or math.inf, len(data.load(config.data, config.train_on)))
     with evaluating(model):
         trace = model(validation.batch(range(min(100, len(validation)))).images.to(device_of(model)), trace=True).trace
     return {
-        "seconds per epoch": size / (sum(speeds) / len(speeds)),
+        "seconds per epoch": size / (sum(speeds) / len(speeds)) if speeds else math.nan,  # nan: nobody took the time
         "peak megabytes": peak_megabytes(config),
         "parameters": model.num_parameters(),
         "entropy": None if trace is None else entropy(trace.couplings[-1]),

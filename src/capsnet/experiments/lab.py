@@ -18,10 +18,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
-from capsnet import _version, data
+from capsnet import _version
 from capsnet._files import write_atomically
 from capsnet.models import Model
 from capsnet.training import TrainConfig, read_config, train
+from capsnet.training.prepare import recorded
 from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS, Run
 from capsnet.weights import load, resolve
 
@@ -171,7 +172,7 @@ class Lab:
 
 def resolved(config: TrainConfig) -> TrainConfig:
     """The configuration as a run records it, so that its fingerprint is that of its file."""
-    return dataclasses.replace(config, data=data.canonical(config.data), tensorboard=False)
+    return dataclasses.replace(recorded(config), tensorboard=False)
 
 
 def fingerprint(values: TrainConfig | dict[str, Any]) -> str:

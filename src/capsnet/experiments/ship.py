@@ -51,6 +51,7 @@ SUMMARIES = {
 }
 RUNS = Path("docs/results/runs")
 CARD = ("recipe", "seed", "epoch", "at_its_end", "trained_on", "seconds", "origin")
+RESUMED = ("step", "started", "threads", "processes", "commit")  # of each time a run was picked up again
 ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor", "threads", "started")
 
 
@@ -106,6 +107,7 @@ def history(run: Path) -> dict[str, Any]:
     """What a card says about where weights come from."""
     config, env, results = (json.loads((run / file).read_text()) for file in (CONFIG, ENV, RESULTS))
     end = share(results)
+    resumed = [{key: sitting[key] for key in RESUMED} for sitting in env.get("resumed", [])]
     return {
         "recipe": config["recipe"],
         "data": config["data"],
@@ -116,7 +118,9 @@ def history(run: Path) -> dict[str, Any]:
         "at_its_end": end,
         "trained_on": {"data": config["data"], "split": config["train_on"], "augment": config["augment"]},
         "seconds": round(sum(line["seconds"] for line in Run(run).records("epoch"))),
-        "origin": {key: env[key] for key in ORIGIN} | {"command": command(env["command"])},
+        "origin": {key: env[key] for key in ORIGIN}
+        | {"command": command(env["command"])}
+        | ({"resumed": resumed} if resumed else {}),
     }
 
 
@@ -141,6 +145,7 @@ def page(name: str, model: Model) -> str:
             f"{card['seconds'] / 60:.0f} minutes of training; {origin['processor']}, {origin['threads']} thread(s)",
         ),
         ("seed, commit", f"{card['seed']}, {origin['commit']}"),
+        *(("resumed", sitting(one)) for one in origin.get("resumed", [])),
         ("versions", ", ".join(f"{key} {origin[key]}" for key in ("capsnet", "torch", "numpy", "python"))),
         ("stored as", "float16, loaded as float32; the test accuracy is that of the stored numbers"),
     ]
@@ -160,6 +165,14 @@ def page(name: str, model: Model) -> str:
             f"`capsnet evaluate {name}` gives the first number again.",
             "",
         ]
+    )
+
+
+def sitting(one: dict[str, Any]) -> str:
+    """When and with what a run was picked up again."""
+    return (
+        f"at step {one['step']:,} with {one['threads']} thread(s), {one['processes']} process(es), "
+        f"commit {one['commit']}"
     )
 
 

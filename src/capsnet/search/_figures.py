@@ -1,5 +1,6 @@
 """Two pictures of a study: how it went, and which settings mattered."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,7 @@ class Point(NamedTuple):
     number: int
     accuracy: float
     kind: str  # complete, pruned or default
+    whole: bool  # ran to its end; the recipe's own values may diverge, too
 
 
 LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -50,10 +52,7 @@ def history(path: str | Path, points: Sequence[Point], title: str) -> Path:
         at = [n for n, point in enumerate(points) if point.kind == kind]
         if at:
             ax.scatter([n + 1 for n in at], [errors[n] for n in at], s=34, label=label, zorder=3, **look)
-    best, lowest = None, []
-    for point, error in zip(points, errors, strict=True):
-        best = error if best is None or (point.kind != "pruned" and error < best) else best
-        lowest.append(best)
+    lowest = lowest_so_far(points)
     ax.step(range(1, len(points) + 1), lowest, where="post", color=VERMILLION, linewidth=1.6, label="lowest so far")
     if min(errors) > 0:
         ax.set_yscale("log")
@@ -65,8 +64,18 @@ def history(path: str | Path, points: Sequence[Point], title: str) -> Path:
     ax.set_xlabel("trials, as they ended", fontsize=BODY, color=MUTED)
     _plain(ax, "y")
     ax.legend(fontsize=SMALL, frameon=False, labelcolor=INK)
-    heading(ax, title, f"validation error  ·  lowest: {lowest[-1]:.3g} %")
+    heading(ax, title, "validation error" + (f"  ·  lowest: {lowest[-1]:.3g} %" if lowest[-1] < math.inf else ""))
     return save(fig, path, plot=True)
+
+
+def lowest_so_far(points: Sequence[Point]) -> list[float]:
+    """The lowest error, in %, of those that ran to their end, after each trial; NaN (no line) before the first such."""
+    lowest, best = [], math.inf
+    for point in points:
+        if point.whole:
+            best = min(100 * (1 - point.accuracy), best)
+        lowest.append(best if best < math.inf else math.nan)
+    return lowest
 
 
 def importance(path: str | Path, shares: Mapping[str, float], title: str, note: str) -> Path:

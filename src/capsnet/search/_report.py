@@ -124,9 +124,11 @@ def draw(orders: Orders, study: "optuna.Study") -> list[Path]:
     folder.mkdir(exist_ok=True)
     done = [t for t in study.get_trials(deepcopy=False) if t.value is not None and t.datetime_complete is not None]
     done.sort(key=lambda t: (t.datetime_complete, t.number))
-    points = [
-        _figures.Point(t.number, t.value or 0.0, "default" if is_default(t) else t.state.name.lower()) for t in done
-    ]
+    points = []
+    for trial in done:
+        state = trial.state.name.lower()
+        kind = "default" if is_default(trial) else state
+        points.append(_figures.Point(trial.number, trial.value or 0.0, kind, state == "complete"))
     name = f"{orders.config.recipe}, space {orders.space}"
     drawn = [_figures.history(folder / "history.png", points, f"Search: {name}")]
     if shares := importances(study):

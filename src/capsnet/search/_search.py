@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from capsnet import data, recipes
+from capsnet import recipes
 from capsnet._names import check_name
 from capsnet.search._report import BEST, config_of, is_default, table, winner_of, write_best, write_report
 from capsnet.search._storage import default_storage, masked, need_optuna, open_study
@@ -26,7 +26,7 @@ from capsnet.search._worker import Orders, default_study, ordered, work
 from capsnet.search.spaces import list_spaces, own_params
 from capsnet.training import Interrupted, TrainConfig
 from capsnet.training.config import check_config
-from capsnet.training.prepare import build
+from capsnet.training.prepare import build, recorded
 from capsnet.training.trial import load_to_choose
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _check_numbers(trials: int, workers: int, seeds: int, timeout: float | None)
 def _prepared(config: TrainConfig, space: str, epochs: int | None, limit: int | None) -> TrainConfig:
     """What all trials start from. Whatever is wrong with the recipe itself is found here, before anything is begun."""
     changes = {key: value for key, value in (("epochs", epochs), ("limit", limit)) if value is not None}
-    config = dataclasses.replace(config, data=data.canonical(config.data), tensorboard=False, **changes)
+    config = dataclasses.replace(recorded(config), tensorboard=False, **changes)
     config = check_config(dataclasses.asdict(config))
     own_params(space, config)
     build(config, load_to_choose(config)[0])

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,9 +38,17 @@ class State:
     step: int = 0  # steps in all
     sums: dict[str, float] = field(default_factory=dict)  # losses of the current epoch so far, times examples
     seen: int = 0  # examples of the current epoch so far
+    spent: float = 0.0  # seconds of training on them, in however many sittings
+    examples: int = 0  # of an epoch: with another number the order would be another one
     best_score: float = -1.0
     best_epoch: int = 0
     best_weights: dict[str, torch.Tensor] | None = None
+
+    def spend(self, since: float) -> float:
+        """Count the seconds since then to the epoch, which may go on in another sitting; returns now."""
+        now = time.perf_counter()
+        self.spent += now - since
+        return now
 
     @property
     def device(self) -> torch.device:
@@ -84,7 +93,7 @@ def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor]
     return update
 
 
-_PLAIN = ("epoch", "batch", "step", "sums", "seen", "best_score", "best_epoch", "best_weights")
+_PLAIN = ("epoch", "batch", "step", "sums", "seen", "spent", "best_score", "best_epoch", "best_weights")
 
 
 def save_checkpoint(state: State, path: str | Path) -> None:
@@ -96,7 +105,7 @@ def save_checkpoint(state: State, path: str | Path) -> None:
     check_finite(state, path)
     if not distributed.main():
         return
-    content: dict[str, Any] = {key: getattr(state, key) for key in _PLAIN}
+    content: dict[str, Any] = {key: getattr(state, key) for key in (*_PLAIN, "examples")}
     content["model"] = state.model.state_dict()
     content["optimizer"] = state.optimizer.state_dict()
     content["scaler"] = state.scaler.state_dict()
@@ -134,8 +143,14 @@ def load_checkpoint(state: State, path: str | Path) -> None:
         if state.average is not None:
             state.average.load_state_dict(content["average"])
         for key in _PLAIN:
-            setattr(state, key, content[key])
+            setattr(state, key, content.get(key, 0.0) if key == "spent" else content[key])  # older ones have no time
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, EOFError, pickle.UnpicklingError):
         raise ValueError(
             f"{path} is not a usable checkpoint of this configuration: damaged, or of another version"
         ) from None
+    before = content.get("examples") or 0  # older checkpoints do not say
+    if before and state.examples and before != state.examples:
+        raise ValueError(
+            f"the run of {path} was begun with {before:,} examples to learn from, now there are {state.examples:,}: "
+            "bring back the data as it was, or start a new run"
+        )

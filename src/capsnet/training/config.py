@@ -39,7 +39,7 @@ class TrainConfig:
     train_on: Literal["train", "train+validation"] = "train"
     """Which split to learn from. With train+validation nothing is left to choose an epoch by: for final runs."""
     limit: int | None = None
-    """Learn from this many examples only (the first ones of the split); None takes all."""
+    """Learn from so many examples only (the first of the split; per epoch, where examples are made anew); None: all."""
     eval_limit: int | None = None
     """Validate and test on this many examples only (the first ones): for trying things out. None takes all."""
     augment: Augment = field(default_factory=Augment)

@@ -53,11 +53,12 @@ def reconstructions(
     lengths: ArrayLike,
     targets: ArrayLike,
     class_names: Sequence[str] | None = None,
+    threshold: float | None = None,
 ) -> Path:
     """Originals above what the network drew from its capsules, with label, prediction and capsule length.
 
     images, recon (N, C, H, W); lengths (N, J); targets (N,) or multi-hot (N, J), where the k longest capsules are the
-    prediction. A wrong answer is framed, crossed and bold.
+    prediction, or, as in the metrics, all that reach the `threshold`. A wrong answer is framed, crossed and bold.
     """
     above, below, scores = pixels(images, 4), pixels(recon, 4), as_array(lengths)
     if above.shape != below.shape or scores.ndim != 2 or len(above) != len(scores):
@@ -68,7 +69,8 @@ def reconstructions(
     if len(above) > MAX_PICTURES:
         raise ValueError(f"at most {MAX_PICTURES} pictures are readable in one figure, got {len(above)}: pass fewer")
     truth = multi_hot(targets, *scores.shape)  # (N, J)
-    guess = top_k(scores, np.maximum(truth.sum(axis=1), 1))  # (N, J)
+    several = threshold is not None and as_array(targets).ndim == 2
+    guess = scores >= threshold if several else top_k(scores, np.maximum(truth.sum(axis=1), 1))  # (N, J)
     right = (truth == guess).all(axis=1)  # (N,)
     names = label_classes(class_names, scores.shape[1])
 
@@ -77,8 +79,8 @@ def reconstructions(
     w, h = tile(W, H, min(max(140, 720 // columns - 18), 224))  # a few pictures may be larger
     found = [sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j]) for n in range(N)]
     labels = [wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w) for n in range(N)]
-    answers = [("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in found[n]), w) for n in range(N)]
-    beside = all(len(answer) <= 5 for answer in answers) and truth.sum(axis=1).max() <= 1
+    answers = [("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in found[n]) or "none", w) for n in range(N)]
+    beside = all(len(answer) <= 5 for answer in answers) and not several and truth.sum(axis=1).max() <= 1
     answers = [
         answer + ("  " if beside else "\n") + ", ".join(f"{scores[n, j]:.2f}" for j in found[n])
         for n, answer in enumerate(answers)

@@ -36,7 +36,7 @@ from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.distributed import evaluate
 from capsnet.training.objective import Piece, backward, explained, own_piece
 from capsnet.training.optim import learning_rate
-from capsnet.training.prepare import build, first, load_splits
+from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 
 __all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "train", "train_step"]
@@ -88,7 +88,7 @@ def train(
         if not 1 <= threads <= most:
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
-    config = check_config(dataclasses.asdict(dataclasses.replace(config, data=data.canonical(config.data))))
+    config = check_config(dataclasses.asdict(recorded(config)))
     with distributed.joined(device) as where:
         log_processes(config)
         with distributed.in_turn():
@@ -110,11 +110,12 @@ def train_in(
     figures: bool,
 ) -> Result:
     """A run from where its folder stands to its end."""
+    state.examples = len(training)
     if distributed.told(here.checkpoint.is_file):
         load_checkpoint(state, here.checkpoint)
         log.info("resuming %s at step %d", here.folder, state.step)
-    here.forget_after(state.step)
-    here.write(run.ENV, run.environment(state.device) | {"processes": distributed.world()})
+    here.forget_after(state.step, state.epoch)
+    here.record_environment(state.step, run.environment(state.device) | {"processes": distributed.world()})
     writer = board.open_board(here.folder, state, config, training)
     with stop_politely() as stopped, explained(compiled):
         fit(config, state, training, validation, here, writer, stopped)
@@ -158,7 +159,7 @@ def fit(
         weights = class_weights(training) if config.class_weights else None
         while state.epoch < config.epochs and not good_enough(config, state):
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
-            started, seen_before = time.perf_counter(), state.seen
+            since = time.perf_counter()
             order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
             for index in data.batch_indices(len(training), config.batch_size, **order):
                 batch, piece = own_piece(config, training, index, state.epoch)
@@ -169,12 +170,14 @@ def fit(
                     writer.scalars("step", losses, state.step)
                     bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
                 if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
+                    since = state.spend(since)
                     save_checkpoint(state, here.checkpoint)
                 if distributed.agreed(stopped(), state.device):
+                    state.spend(since)
                     save_checkpoint(state, here.checkpoint)
                     raise Interrupted(here.folder)
-            speed = (state.seen - seen_before) / (time.perf_counter() - started)
-            line = end_epoch(config, state, validation, here, writer, speed, total)
+            state.spend(since)
+            line = end_epoch(config, state, validation, here, writer, total)
             if on_epoch is not None:
                 on_epoch(line)
 
@@ -228,12 +231,12 @@ def end_epoch(
     validation: Dataset | None,
     here: run.Run,
     writer: board.Board,
-    speed: float,
     total: int,
 ) -> dict[str, Any]:
     """Validate, remember the best, write the epoch's line (returned) and (unless epochs are tiny) a checkpoint."""
     check_finite(state, here.checkpoint)
-    before, seconds = state.step - state.batch, state.seen / speed if speed else 0.0  # 0: resumed at an epoch's end
+    before, seconds = state.step - state.batch, state.spent
+    speed = state.seen / seconds if seconds else 0.0  # 0: an older checkpoint, which did not say
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
     line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
@@ -247,7 +250,7 @@ def end_epoch(
     line["seconds"] = round(seconds, 1)  # of training; time to validate is not in it
     here.record(line)
     writer.epoch(line, state, validation)
-    state.sums, state.seen, state.batch = {}, 0, 0
+    state.sums, state.seen, state.spent, state.batch = {}, 0, 0.0, 0
     # ten images make an epoch of one step: then every checkpoint_every steps are enough, as within long epochs
     if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
         save_checkpoint(state, here.checkpoint)

@@ -1,6 +1,8 @@
 """What a run starts from: the data it learns from and the model it trains."""
 
+import dataclasses
 import logging
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,9 +12,17 @@ from capsnet.data import Dataset
 from capsnet.inference import check_kind
 from capsnet.models import Model, create_model, model_options
 from capsnet.training.config import TrainConfig
-from capsnet.weights import transfer
+from capsnet.weights import list_weights, transfer
 
 log = logging.getLogger("capsnet")
+
+
+def recorded(config: TrainConfig) -> TrainConfig:
+    """The configuration as it is written down: whoever reads it from another folder finds data and first weights."""
+    init = config.init
+    if init is not None and init not in list_weights() and Path(init).exists():
+        init = str(Path(init).resolve())
+    return dataclasses.replace(config, data=data.canonical(config.data), init=init)
 
 
 def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:

@@ -1,4 +1,4 @@
-"""The end of a run: test once, draw, save the weights, and write down what happened."""
+"""The end of a run: test once, save the weights, draw, and write down what happened."""
 
 import shlex
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 from capsnet import metrics
 from capsnet.data import Dataset
-from capsnet.inference import OFFSETS, Evaluation, evaluating, sweep_dimensions
+from capsnet.inference import OFFSETS, PRESENT, Evaluation, evaluating, sweep_dimensions
 from capsnet.models import Model, Output
 from capsnet.training import figures
 from capsnet.training.checkpoint import State
@@ -21,17 +21,18 @@ SHOWN = 24  # pictures in the figure of reconstructions
 
 
 def report(config: TrainConfig, state: State, here: Run, test: Dataset, pictures: bool = True) -> Evaluation:
-    """Everything a run leaves besides its curves. The results come last: they mark the run as finished."""
+    """Everything a run leaves besides its curves. The weights come first, so that no figure can cost them; the results
+    come last: they mark the run as finished."""
     model = state.tested
     result = evaluate(model, test, progress=True)
     if not main():
         return result
-    drawn = draw(model, test, result.lengths, result.targets, here) if pictures else []
     kept = state.best_epoch if state.best_weights is not None else state.epoch
     named = {key: getattr(config, key) for key in ("recipe", "data", "init", "seed")}
     model.card = named | {"epoch": kept, "test_accuracy": result.accuracy._asdict()}
     save(model, here.folder / WEIGHTS)
-    here.write(README, readme(config, model, result, kept, drawn, here))
+    drawn = draw(model, test, result.lengths, result.targets, here) if pictures else []
+    here.write(README, readme(config, state, result, kept, drawn, here))
     here.write(RESULTS, {"split": "test", "epoch": kept, **result.metrics})
     return result
 
@@ -64,6 +65,7 @@ def draw(model: Model, test: Dataset, lengths: np.ndarray, targets: np.ndarray, 
             output.lengths.cpu(),
             batch.targets,
             model.class_names,
+            None if batch.sources is not None else PRESENT,
         ),
     )
     label = int(output.lengths[0].argmax())
@@ -73,15 +75,20 @@ def draw(model: Model, test: Dataset, lengths: np.ndarray, targets: np.ndarray, 
     return drawn
 
 
-def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, drawn: list[Path], here: Run) -> str:
+def readme(config: TrainConfig, state: State, result: Evaluation, kept: int, drawn: list[Path], here: Run) -> str:
     """A page for a stranger: what was run, what came out, how to use it."""
+    model = state.tested
     rows = [
         f"| {row['class']} | {_percent(row['precision'])} | {_percent(row['recall'])} | {_number(row['auc'])} "
         f"| {row['support']} |"
         for row in result.metrics["per_class"]
     ]
     pictures = [f"![{path.stem}]({FIGURES}/{path.name})" for path in drawn]
-    examples = "all examples of the" if config.limit is None else f"the first {config.limit:,} examples of the"
+    few = config.limit is not None and config.limit <= state.examples  # a limit beyond the split takes all of it
+    examples = f"the first {state.examples:,} examples of the" if few else "all examples of the"
+    epochs = f"{config.epochs} epoch{'s' if config.epochs > 1 else ''}"
+    if state.epoch < config.epochs:
+        epochs = f"{state.epoch} of {epochs} (stopped at {state.best_score:.2%} validation accuracy)"
     chosen = ", the best on the validation split" if config.keep == "best" and config.train_on == "train" else ""
     folder = shlex.quote(str(here.folder))
     board = [f"    tensorboard --logdir {folder}"] if config.tensorboard else []
@@ -89,8 +96,8 @@ def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, dra
         [
             f"# {config.recipe}: {config.model} on {config.data}",
             "",
-            f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {config.epochs} "
-            f"epoch{'s' if config.epochs > 1 else ''}, seed {config.seed}"
+            f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {epochs}, "
+            f"seed {config.seed}"
             + (f", starting from {config.init}" if config.init else "")
             + f". The weights are those of epoch {kept}{chosen}.",
             "",
@@ -108,7 +115,8 @@ def readme(config: TrainConfig, model: Model, result: Evaluation, kept: int, dra
             f"    capsnet predict {'TEXT' if model.takes_texts else 'IMAGE'} --model {folder}",
             *board,
             "",
-            "`config.json` is the whole configuration, `env.json` the machine and the versions, `metrics.jsonl` every "
+            "`config.json` is the whole configuration, `env.json` the machine and the versions (and those of "
+            "every time it was resumed), `metrics.jsonl` every "
             "logged number, `results.json` the test metrics, `model.safetensors` the weights.",
             "",
         ]

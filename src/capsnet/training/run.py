@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from capsnet import _version
-from capsnet._files import TEMPORARY, write_atomically
+from capsnet._files import TEMPORARY, check_text, write_atomically
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
 
@@ -57,10 +57,22 @@ class Run:
         parsed = [_parse(line) for line in lines]
         return [line for line in parsed if line and (kind is None or line["kind"] == kind)]
 
-    def forget_after(self, step: int) -> None:
-        """Drop the lines that a resumed run is going to write again."""
-        kept = [json.dumps(line) + "\n" for line in self.records() if line["step"] <= step]
-        self.write(METRICS, "".join(kept))
+    def forget_after(self, step: int, epoch: int) -> None:
+        """Drop the lines that a resumed run is going to write again: what came after ``step`` steps, or is about an
+        epoch beyond the ``epoch`` that are finished (its last step may be done, and its end still to come)."""
+        lines = [line for line in self.records() if line["step"] <= step]
+        kept = [line for line in lines if line["kind"] != "epoch" or line["epoch"] <= epoch]
+        self.write(METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def record_environment(self, step: int, here: dict[str, Any]) -> None:
+        """Write down where the run is done. A run that goes on at a later step keeps where it began, and lists the
+        sittings after it under "resumed", except those of which no step is left."""
+        path = self.folder / ENV
+        before = json.loads(path.read_text()) if step and path.is_file() else None
+        if before is not None:
+            sittings = [sitting for sitting in before.pop("resumed", []) if sitting["step"] < step]
+            here = before | {"resumed": [*sittings, {"step": step} | here]}
+        self.write(ENV, here)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -92,7 +104,9 @@ class Elsewhere(Run):
 
     def record(self, values: dict[str, Any]) -> None: ...
 
-    def forget_after(self, step: int) -> None: ...
+    def forget_after(self, step: int, epoch: int) -> None: ...
+
+    def record_environment(self, step: int, here: dict[str, Any]) -> None: ...
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -133,6 +147,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
 
     ``out`` is the run's own folder; by default ``runs/RECIPE/TIME-SEED`` under the current one.
     """
+    check_text(out or resume, "run's folder")
     if str(resume) not in ("no", "auto"):
         return _reopen(Path(resume), config)
     if str(resume) == "auto":

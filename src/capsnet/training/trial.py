@@ -17,7 +17,7 @@ from capsnet.training.board import Board
 from capsnet.training.checkpoint import new_state
 from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.loop import fit, stop_politely
-from capsnet.training.prepare import build, first
+from capsnet.training.prepare import build, first, recorded
 
 NEVER = 10**9  # steps between checkpoints: what was cut short is tried from the start
 
@@ -42,7 +42,7 @@ def try_out(
     configuration, environment and metrics, but no weights and no figures: of a hundred settings that were tried, these
     are what one goes back to.
     """
-    config = check_config(dataclasses.asdict(dataclasses.replace(config, data=data.canonical(config.data))))
+    config = check_config(dataclasses.asdict(recorded(config)))
     training, validation = load_to_choose(config)
     where = pick_device(device)
     model = build(config, training).to(where)

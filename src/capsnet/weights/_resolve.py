@@ -55,13 +55,14 @@ def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
     """Start ``model`` from trained weights: copy every tensor that fits, return the names of those that do not.
 
     That is fine-tuning: with another number of classes the class capsules and the decoder start anew, what comes before
-    is kept. If not even the first layer fits, it is another network, and that is an error.
+    is kept. If not even the first layer fits, it is another network, and that is an error. Whole numbers count what the
+    other training has done (steps, batches): they are not copied, and not among the names.
     """
     path = resolve(name_or_path)
     read_metadata(path)
-    tensors, own = read_tensors(path), model.state_dict()
+    tensors, own = read_tensors(path), {n: t for n, t in model.state_dict().items() if t.is_floating_point()}
     fitting = {name: t for name, t in tensors.items() if name in own and own[name].shape == t.shape}
-    first = next(iter(own))
+    first = next(name for name, _ in model.named_parameters())
     if first not in fitting:
         raise ValueError(f"{path} is of another network: its first layer ({first}) does not fit this model")
     model.load_state_dict(fitting, strict=False)
