@@ -104,7 +104,7 @@ def test_what_nobody_understands_is_refused(tmp_path: Path, name: str, options: 
 def test_all_layers_run_other_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matrix capsules are routed three times; each layer gets its own back."""
     model = create_model("matrix-capsnet-small", widths=(4, 2, 2, 2), iterations=2)
-    layers = [layer for layer in model.modules() if hasattr(layer, "routing")]
+    layers: list[Any] = [layer for layer in model.modules() if hasattr(layer, "routing")]
     assert len(layers) == 3
     seen: list[set[int]] = []
 
@@ -113,7 +113,7 @@ def test_all_layers_run_other_iterations(monkeypatch: pytest.MonkeyPatch) -> Non
         return SimpleNamespace(accuracy=SimpleNamespace(value=0.75))
 
     monkeypatch.setattr(compare, "evaluate", evaluated)
-    errors = compare.other_iterations(SimpleNamespace(model=model), ArrayDataset(DOTS, [0, 1]))  # pyright: ignore
+    errors = compare.other_iterations(SimpleNamespace(model=model), ArrayDataset(DOTS, np.array([0, 1])))  # pyright: ignore
     assert errors == {"1": 25.0, "2": 25.0, "3": 25.0, "5": 25.0}
     assert seen == [{1}, {2}, {3}, {5}]
     assert {layer.routing.iterations for layer in layers} == {2}
@@ -121,9 +121,9 @@ def test_all_layers_run_other_iterations(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_chance_is_known_for_one_class_a_picture() -> None:
     measures = [Measure("em", [50.0]), Measure("dynamic", [3.0])]
-    said = compare.at_chance(measures, ArrayDataset(DOTS, [0, 1]))
+    said = compare.at_chance(measures, ArrayDataset(DOTS, np.array([0, 1])))
     assert said == ["`em` stayed at chance (50.0 %): in this network and with these settings it did not train."]
-    assert compare.at_chance(measures, ArrayDataset(DOTS, [[0, 1], [1, 1]])) == []
+    assert compare.at_chance(measures, ArrayDataset(DOTS, np.array([[0, 1], [1, 1]]))) == []
 
 
 def test_the_verdict_needs_intervals_apart() -> None:
