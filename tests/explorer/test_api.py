@@ -38,7 +38,8 @@ def test_models(client: TestClient, shipped: Model) -> None:
     assert models["matrix"]["margins"] is None  # spread loss
     assert models["cnn"]["margins"] is None  # cross entropy
     assert first["receptive"] == {"size": 17, "stride": 2, "start": 0}
-    assert models["attentive"]["receptive"] is models["cnn"]["receptive"] is None
+    assert models["attentive"]["receptive"] == {"size": 27, "stride": 2, "start": 0}
+    assert models["cnn"]["receptive"] is None
     assert [name for name, model in models.items() if model["gallery"]] == [SHIPPED, "pairs"]
     assert {"dynamic", "uniform", "kmeans"} <= set(first["routings"])
     assert not {"em", "self-attention"} & set(first["routings"])
