@@ -82,7 +82,8 @@ def test_with_the_networks_in_the_box_nothing_is_trained(out: Path, monkeypatch:
     told = {measure["name"]: measure["values"] for measure in document["measures"]}
     assert told["CapsNet, affNIST"] == pytest.approx([100 * (1 - caps["test_accuracy"]["value"])])
     assert told["CNN, affNIST"] == pytest.approx([100 * (1 - plain["test_accuracy"]["value"])])
-    assert document["seconds"] >= caps["seconds"] + plain["seconds"]
+    assert document["seconds"] < min(caps["seconds"], plain["seconds"])  # of this command, not of their training
+    assert document["boxed"].keys() == {"capsnet-affine", "capsnet-affine-cnn"}
     assert any("`capsnet-affine` and `capsnet-affine-cnn`" in sentence for sentence in document["differs"])
 
 
