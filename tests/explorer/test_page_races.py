@@ -115,6 +115,16 @@ def let_go(visit: Visit, pattern: str, held: list[Route]) -> None:
     visit.quiet()
 
 
+def draw_meanwhile(visit: Visit) -> NDArray:
+    """A stroke while an answer is held back. Returns the canvas."""
+    mouse, spots = visit.page.mouse, visit.spots("canvas", DOWN)
+    mouse.move(*spots[0])
+    mouse.down()
+    mouse.move(*spots[1], steps=4)
+    mouse.up()
+    return visit.grey("canvas")
+
+
 def test_a_stroke_overtakes_a_gallery_picture_and_a_file(visit: Visit, digits: ArrayDataset) -> None:
     for pattern in ("**/api/digit/*", "**/api/upload*"):
         held = held_back(visit, pattern)
@@ -126,12 +136,7 @@ def test_a_stroke_overtakes_a_gallery_picture_and_a_file(visit: Visit, digits: A
             file: FilePayload = {"name": "a.png", "mimeType": "image/png", "buffer": content.getvalue()}
             visit.by("upload").set_input_files(file)
         visit.until(lambda held=held: held)
-        mouse, spots = visit.page.mouse, visit.spots("canvas", DOWN)
-        mouse.move(*spots[0])
-        mouse.down()
-        mouse.move(*spots[1], steps=4)
-        mouse.up()
-        ink = visit.grey("canvas")
+        ink = draw_meanwhile(visit)
         let_go(visit, pattern, held)
         assert apart(visit.grey("canvas"), ink) == 0
 
@@ -210,12 +215,7 @@ def test_a_first_stroke_is_not_wiped_by_the_example(visits: Visits) -> None:
         held = held_back(visit, pattern)
         visit.page.goto(visit.home)
         visit.until(lambda held=held: held)
-        mouse, spots = visit.page.mouse, visit.spots("canvas", DOWN)
-        mouse.move(*spots[0])
-        mouse.down()
-        mouse.move(*spots[1], steps=4)
-        mouse.up()
-        ink = visit.grey("canvas")
+        ink = draw_meanwhile(visit)
         let_go(visit, pattern, held)
         expect(visit.by("first")).to_contain_text("first: 1")
         visit.quiet()

@@ -53,18 +53,25 @@ def test_every_image_is_tested_once(own: TrainConfig, tmp_path: Path) -> None:
         capsnet.cross_validate(own, 4, out=tmp_path / "cv", resume="auto")
 
 
-def test_a_stopped_one_goes_on(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, trained = folds.train, []
+def stop_in_the_second(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Begin a cross-validation that ends after one fold, whenever it is begun. Returns what is trained."""
+    real, trained = folds.train, list[str]()
 
-    def stop_in_the_second(config: TrainConfig, **options: object) -> object:
-        if len(trained) == 1:
+    def train_one(config: TrainConfig, **options: object) -> object:
+        if trained:
             raise Interrupted(tmp_path)
         trained.append(config.data)
         return real(config, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(folds, "train", stop_in_the_second)
+    monkeypatch.setattr(folds, "train", train_one)
     with pytest.raises(Interrupted):
         capsnet.cross_validate(own, 3, out=tmp_path / "cv")
+    return trained
+
+
+def test_a_stopped_one_goes_on(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = folds.train
+    trained = stop_in_the_second(own, tmp_path, monkeypatch)
     monkeypatch.setattr(
         folds, "train", lambda config, **options: trained.append(config.data) or real(config, **options)
     )
@@ -76,17 +83,7 @@ def test_other_images_are_another_cross_validation(
     own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more image, and others are in the folds that are left: some would be tested twice, some never."""
-    real, trained = folds.train, []
-
-    def stop_in_the_second(config: TrainConfig, **options: object) -> object:
-        if trained:
-            raise Interrupted(tmp_path)
-        trained.append(config.data)
-        return real(config, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(folds, "train", stop_in_the_second)
-    with pytest.raises(Interrupted):
-        capsnet.cross_validate(own, 3, out=tmp_path / "cv")
+    stop_in_the_second(own, tmp_path, monkeypatch)
     shutil.copy(tmp_path / "own" / "left" / "0.png", tmp_path / "own" / "right" / "new.png")
     with pytest.raises(ValueError, match=r"are not those that the cross-validation in .* was begun with"):
         capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")

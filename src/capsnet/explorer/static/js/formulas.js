@@ -30,7 +30,8 @@ const CAPSULES = {
   ]],
   unit: () => [POSE, "a j grows with the length of s j and stays below one", [...sub("a", "j"), " = ", saturating("2")]],
   "em-diagonal": () => [POSE, "a j is near one where describing the votes costs less than beta a", [
-    ...sub("a", "j"), " = σ(", italic("λ"), "(", ...sub("β", "a"), " − ", sum("h"), " cost", h("sub", {}, italic("jh")), "))",
+    ...sub("a", "j"), " = σ(", italic("λ"), "(", ...sub("β", "a"), " − ", sum("h"), " cost",
+    h("sub", {}, italic("jh")), "))",
   ]],
   "em-full": () => [POSE, "a j is pi j, the share of the votes that capsule j explains", [
     ...sub("a", "j"), " = ", ...sub("π", "j"),
