@@ -46,7 +46,7 @@ bench: $(READY)  ## what the performance claims are measured with
 	$(BIN)/python -m benchmarks
 
 results: $(READY)  ## write docs/RESULTS.md from the experiments that `capsnet reproduce` has finished
-	$(BIN)/python -m capsnet.experiments.results
+	$(BIN)/python -m tools.results
 
 clean:  ## remove the environment and the caches, keep the runs
 	rm -rf .venv dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import _contenders, _peak
 from benchmarks._timing import alternate
-from capsnet.training.drawing import BLUE, BODY, INK, MUTED, ORANGE, SMALL, figure, save
+from capsnet.drawing.style import BLUE, BODY, INK, MUTED, ORANGE, SMALL, figure, save
 
 BATCHES = (1, 4, 16, 64, 128, 256, 512)
 ITERATIONS = (1, 2, 3, 4, 6, 8)

@@ -9,6 +9,7 @@ Equal scores: the lower class number wins, as in `argmax`.
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
@@ -279,3 +280,32 @@ def _hot(targets: ArrayLike, N: int, J: int) -> np.ndarray:
     if not np.isin(truth, (0, 1)).all():
         raise ValueError("multi-hot targets must hold only 0 and 1")
     return truth.astype(bool)
+
+
+class Measure(NamedTuple):
+    """One quantity: a value per seed, beside what was published."""
+
+    name: str
+    values: list[float]
+    unit: str = "%"
+    published: str = "-"
+    interval: tuple[float, float] | None = None  # 95 %, from the number of examples it was counted on
+    note: str = ""
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds; None where there is one seed only."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def shown(self) -> str:
+        """Mean, spread and interval for people: `0.82 ± 0.05 % (95 %: 0.70 to 0.96)`."""
+        digits = 2 if self.unit == "%" or abs(self.mean) < 10 else 1
+        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
+        words = f"{self.mean:.{digits}f}{spread}{' ' + self.unit if self.unit else ''}"
+        if self.interval is not None:
+            words += f" (95 %: {self.interval[0]:.{digits}f} to {self.interval[1]:.{digits}f})"
+        return words

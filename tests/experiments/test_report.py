@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from capsnet import weights
-from capsnet.experiments import results
 from capsnet.experiments._estimate import duration, sentence
 from capsnet.experiments._html import inline, page
 from capsnet.experiments._report import Figure, Measure, Report, Table, error_measure, read_measure
@@ -15,6 +14,7 @@ from capsnet.experiments._reproduce import EXPERIMENTS
 from capsnet.experiments.lab import Lab, identity
 from capsnet.metrics import wilson_interval
 from capsnet.training import TrainConfig
+from tools import results
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from capsnet.experiments._crowded import Routed, centres, coupling_map
-from capsnet.experiments._equivariance import TRANSFORMATIONS, transform
-from capsnet.experiments._plots import COLOURS, GREEN, LABEL, MARKERS, TICK, tidy
-from capsnet.training.drawing import (
+from capsnet.drawing.plots import COLOURS, GREEN, LABEL, MARKERS, TICK, tidy
+from capsnet.drawing.style import (
     BLUE,
     FAINT,
     INK,
@@ -26,6 +24,8 @@ from capsnet.training.drawing import (
     text,
     tile,
 )
+from capsnet.experiments._crowded import Routed, centres, coupling_map
+from capsnet.experiments._equivariance import TRANSFORMATIONS, transform
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

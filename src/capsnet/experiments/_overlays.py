@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capsnet.experiments._plots import LABEL
-from capsnet.training.drawing import INK, MUTED, VERMILLION, canvas, frame, picture, save, text, tile
+from capsnet.drawing.plots import LABEL
+from capsnet.drawing.style import INK, MUTED, VERMILLION, canvas, frame, picture, save, text, tile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from capsnet.experiments._strokes import PROPERTIES, measure
-from capsnet.training.drawing import (
+from capsnet.drawing.style import (
     BLUE,
     BODY,
     FAINT,
@@ -26,6 +25,7 @@ from capsnet.training.drawing import (
     text,
     tile,
 )
+from capsnet.experiments._strokes import PROPERTIES, measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from capsnet.experiments._plots import COLOURS, MARKERS
+from capsnet.drawing.plots import COLOURS, MARKERS
+from capsnet.drawing.style import FAINT, INK, MUTED, figure, save, text
 from capsnet.routing.base import Trace
-from capsnet.training.drawing import FAINT, INK, MUTED, figure, save, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

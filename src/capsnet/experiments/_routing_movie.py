@@ -10,9 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from capsnet._files import write_atomically
+from capsnet.drawing.style import INK, MUTED, figure, text
 from capsnet.experiments._routing_draw import HEAD, Plane, Shares, Story, entropy, story
 from capsnet.routing.base import Trace
-from capsnet.training.drawing import INK, MUTED, figure, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

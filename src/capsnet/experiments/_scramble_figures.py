@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capsnet.experiments._plots import COLOURS, LABEL, TICK, tidy
-from capsnet.experiments._scrambling import THRESHOLD, roc, separation
-from capsnet.training.drawing import (
+from capsnet.drawing.plots import COLOURS, LABEL, TICK, tidy
+from capsnet.drawing.style import (
     BLUE,
     FAINT,
     INK,
@@ -23,6 +22,7 @@ from capsnet.training.drawing import (
     text,
     tile,
 )
+from capsnet.experiments._scrambling import THRESHOLD, roc, separation
 
 DASHES = ("-", (0, (6, 2)), (0, (1.5, 1.5)))
 ANSWER = 10  # points

@@ -12,8 +12,8 @@ split, and each network is tested once.
 
 from typing import Any
 
+from capsnet.drawing.plots import ranked
 from capsnet.experiments import _nets
-from capsnet.experiments._plots import ranked
 from capsnet.experiments._report import Report, Table, error_measure
 from capsnet.experiments.lab import Lab, share
 from capsnet.training import TrainConfig

@@ -12,8 +12,8 @@ import logging
 from typing import Any
 
 from capsnet import data
+from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
-from capsnet.experiments._plots import bars
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of
 from capsnet.inference import evaluate

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from capsnet import data, models, recipes, routing
+from capsnet.drawing.plots import Line, lines
 from capsnet.experiments import _nets
-from capsnet.experiments._plots import Line, lines
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of, share
 from capsnet.inference import evaluate, evaluating
@@ -247,7 +247,7 @@ def price(lab: Lab, report: Report) -> Any:
         for m in report.measures
         if m.interval
     ]
-    from capsnet.experiments._plots import scatter
+    from capsnet.drawing.plots import scatter
 
     return scatter(
         lab.figure("price.png"),

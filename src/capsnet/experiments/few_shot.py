@@ -12,8 +12,8 @@ import dataclasses
 
 import numpy as np
 
+from capsnet.drawing.plots import Line, lines
 from capsnet.experiments import _nets
-from capsnet.experiments._plots import Line, lines
 from capsnet.experiments._report import Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, share
 from capsnet.training import TrainConfig

@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 from capsnet import data
 from capsnet.data.multimnist import Pairs
+from capsnet.drawing.plots import TICK, tidy
+from capsnet.drawing.style import BLUE, INK, VERMILLION, figure, heading, save, text
 from capsnet.experiments import _nets, table1
 from capsnet.experiments._overlays import Block, Column, page
-from capsnet.experiments._plots import TICK, tidy
 from capsnet.experiments._report import Measure, Report, error_measure
 from capsnet.experiments.lab import Lab, device_of, share
 from capsnet.inference import evaluating
 from capsnet.metrics import top_k
 from capsnet.models import Model
 from capsnet.training import TrainConfig
-from capsnet.training.drawing import BLUE, INK, VERMILLION, figure, heading, save, text
 
 TITLE = "Figure 5: overlapping digits, reconstructed apart"
 RIGHT, ABSENT, WRONG = 6, 4, 4  # columns of each kind

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 
 from capsnet import data
 from capsnet.data.multimnist import Pairs
+from capsnet.drawing.plots import LABEL, TICK, Line, lines
+from capsnet.drawing.style import INK, MUTED, VERMILLION, canvas, picture, save, text, tile
 from capsnet.experiments import _nets
-from capsnet.experiments._plots import LABEL, TICK, Line, lines
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of
 from capsnet.inference import evaluate
 from capsnet.metrics import top_k, wilson_interval
 from capsnet.models import Model
 from capsnet.training import TrainConfig
-from capsnet.training.drawing import INK, MUTED, VERMILLION, canvas, picture, save, text, tile
 
 TITLE = "Error against overlap: CapsNet and CNN, from apart to covered"
 NETS = ("CapsNet", "CNN")

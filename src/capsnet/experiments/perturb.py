@@ -22,6 +22,7 @@ from torch import Tensor
 
 from capsnet import data
 from capsnet.data import Dataset
+from capsnet.drawing.figures import dimension_sweep
 from capsnet.experiments import _nets
 from capsnet.experiments._perturb_draw import meanings, measured_sweep
 from capsnet.experiments._report import Measure, Report, Table
@@ -30,7 +31,6 @@ from capsnet.experiments.lab import Lab, device_of
 from capsnet.inference import OFFSETS, evaluating, sweep_dimensions
 from capsnet.models import Model
 from capsnet.training import TrainConfig
-from capsnet.training.figures import dimension_sweep
 
 TITLE = "Figure 4: what each dimension of a digit capsule does to the digit, measured"
 STEADY = 0.8  # |r| from which a dimension may be said to move a property

@@ -9,8 +9,8 @@ The claim to look at: routing (3 against 1) and reconstruction both lower the er
 
 import dataclasses
 
+from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
-from capsnet.experiments._plots import bars
 from capsnet.experiments._report import Report, error_measure
 from capsnet.experiments.lab import Lab, share
 from capsnet.training import TrainConfig

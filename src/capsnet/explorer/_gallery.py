@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from capsnet import data
 from capsnet.data import Dataset
 from capsnet.explorer._pictures import Bytes, quantise, tiled, to_wire
+from capsnet.inference.profiles import Profile
 from capsnet.models import Model
-from capsnet.profiles import Profile
 
 PAGE = 24
 NUMBERS = 10_000_000  # pairs that have a number, as in the paper's test set

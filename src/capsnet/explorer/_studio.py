@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from fastapi import HTTPException, Response
 
-from capsnet import profiles, weights
+from capsnet import weights
 from capsnet.explorer._gallery import Gallery, Missing
 from capsnet.explorer._pictures import see
-from capsnet.inference import evaluating
+from capsnet.inference import evaluating, profiles
+from capsnet.inference.profiles import Profile
 from capsnet.models import Model
-from capsnet.profiles import Profile
 
 log = logging.getLogger(__name__)
 WAITING = {"slow": 256, "quick": 256, "upload": 32}  # questions of each lane at most: beyond, come back later

@@ -7,8 +7,8 @@ import torch
 from capsnet._version import __version__
 from capsnet.data import Preprocess
 from capsnet.export._program import Traced, vocabulary
+from capsnet.inference.prediction import preprocessing_of
 from capsnet.models import Model
-from capsnet.prediction import preprocessing_of
 from capsnet.weights._onnx import Exported, Port
 
 MEANINGS = {

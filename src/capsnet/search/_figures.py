@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from capsnet.training.drawing import (
+from capsnet.drawing.style import (
     BLUE,
     BODY,
     FAINT,

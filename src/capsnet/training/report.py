@@ -8,9 +8,9 @@ import torch
 
 from capsnet import metrics
 from capsnet.data import Dataset
+from capsnet.drawing import figures
 from capsnet.inference import OFFSETS, PRESENT, Evaluation, evaluating, sweep_dimensions
 from capsnet.models import Model, Output
-from capsnet.training import figures
 from capsnet.training.checkpoint import State
 from capsnet.training.config import TrainConfig
 from capsnet.training.distributed import evaluate, main

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 
 from capsnet import metrics
-from capsnet.training import drawing, figures
+from capsnet.drawing import figures
+from capsnet.drawing import style as drawing
 
 RNG = np.random.default_rng(0)
 LONG_NAMES = [f"Speed limit ($ {10 * j} km/h)" for j in range(43)]
@@ -215,7 +216,7 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path):
 def test_matplotlib_comes_late_and_pyplot_never(tmp_path):
     program = f"""
 import sys
-from capsnet.training import drawing, figures
+from capsnet.drawing import figures, style as drawing
 assert not any(name.split(".")[0] == "matplotlib" for name in sys.modules), "imported too early"
 import numpy as np
 figures.reconstructions({str(tmp_path / "r.png")!r}, np.ones((1, 1, 8, 8)), np.ones((1, 1, 8, 8)), np.eye(1, 3), [0])

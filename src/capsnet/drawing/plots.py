@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from capsnet.experiments._report import Measure
-from capsnet.training.drawing import BLUE, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, heading, save, text
+from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, heading, save, text
+from capsnet.metrics import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from capsnet import data
 from capsnet._files import write_atomically
 from capsnet.data import Dataset
-from capsnet.inference import check_fit, evaluating
+from capsnet.inference.evaluation import check_fit
+from capsnet.inference.prediction import evaluating
 from capsnet.models import Model
 from capsnet.weights import list_weights, resolve
 

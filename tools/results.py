@@ -1,6 +1,6 @@
 """Gathering: from the folders of finished experiments to one page, docs/RESULTS.md.
 
-    python -m capsnet.experiments.results [OUT [DOCS]]      (`make results`)
+    python -m tools.results [OUT [DOCS]]      (`make results`)
 
 For each experiment the largest budget that is finished in OUT is copied to DOCS/results (JSON file and figures),
 and the page is written anew from what lies there. So the page can be checked against the files it came from, and an
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from capsnet._files import write_atomically
-from capsnet.experiments._boxed import boxed
 from capsnet.experiments._html import machine, minutes
 from capsnet.experiments._report import read_measure
 from capsnet.experiments._reproduce import EXPERIMENTS
+from tools._boxed import boxed
 
 BUDGETS = ("paper", "shipped", "quick")  # best first; a smoke run's numbers mean nothing
 PREFACE = """# Results

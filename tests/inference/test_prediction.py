@@ -13,8 +13,8 @@ from PIL import Image
 import capsnet
 from capsnet import cli
 from capsnet.inference import predictions
+from capsnet.inference.prediction import Album, Skipped
 from capsnet.models import Model, Output
-from capsnet.prediction import Album, Skipped
 
 
 class Steps(Model):

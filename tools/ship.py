@@ -1,8 +1,8 @@
 """From a finished final run to a model in the box: half-precision weights, a card, a profile.
 
-    python -m capsnet.experiments.ship runs/mine NAME [DATA ...]
-    python -m capsnet.experiments.ship --profile NAME
-    python -m capsnet.experiments.ship --card runs/mine docs/results/runs/NAME.json
+    python -m tools.ship runs/mine NAME [DATA ...]
+    python -m tools.ship --profile NAME
+    python -m tools.ship --card runs/mine docs/results/runs/NAME.json
 
 The run has been tested once, at its end. What ships is the same network with its numbers rounded to float16, so the
 card has the accuracy of the *stored* numbers, and that of the run beside it where rounding moved it. DATA are further
@@ -27,13 +27,13 @@ from typing import Any
 
 import torch
 
-from capsnet import data, models, profiles, weights
+from capsnet import data, models, weights
 from capsnet._files import write_atomically
 from capsnet._names import check_name
-from capsnet._talk import one_line
+from capsnet.cli._talk import one_line
 from capsnet.experiments import perturb
 from capsnet.experiments.lab import share
-from capsnet.inference import Evaluation, evaluate
+from capsnet.inference import Evaluation, evaluate, profiles
 from capsnet.metrics import Proportion
 from capsnet.models import Model
 from capsnet.training.prepare import first

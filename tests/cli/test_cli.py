@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 import capsnet
-from capsnet import _using, cli, recipes
+from capsnet import cli, recipes
+from capsnet.cli import _using
 from capsnet.training import TrainConfig, read_config
 
 
@@ -254,7 +255,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(idx_folder: Path, tmp_path: Path) ->
 
 def documented_commands() -> list[str]:
     """Every `capsnet ...` line of an indented block in the README and the guides."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
     lines = [line for page in pages for line in page.read_text().splitlines() if line.startswith("    capsnet ")]
     return [line.split("  #")[0].strip() for line in lines]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsnet.metrics import ArrayLike, as_array, multi_hot, top_k
-from capsnet.training.drawing import (
+from capsnet.drawing.style import (
     BLUE,
     BODY,
     FAINT,
@@ -39,6 +38,7 @@ from capsnet.training.drawing import (
     tile,
     wrap,
 )
+from capsnet.metrics import ArrayLike, as_array, multi_hot, top_k
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

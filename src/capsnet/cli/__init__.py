@@ -18,7 +18,8 @@ import tyro
 import capsnet
 from capsnet import data, experiments, models, recipes, routing, search, weights
 from capsnet._allocator import keep_freed_memory
-from capsnet._flags import (
+from capsnet._names import check_name
+from capsnet.cli._flags import (
     CompareArgs,
     EvaluateArgs,
     ExperimentArgs,
@@ -28,9 +29,8 @@ from capsnet._flags import (
     SearchArgs,
     TrainArgs,
 )
-from capsnet._names import check_name
-from capsnet._talk import complain, one_line, print_columns, print_table, program, say
-from capsnet._using import ensemble_verb, export_verb, predict_verb
+from capsnet.cli._talk import complain, one_line, print_columns, print_table, program, say
+from capsnet.cli._using import ensemble_verb, export_verb, predict_verb
 from capsnet.explorer import explore
 from capsnet.inference import pick_device
 from capsnet.training import Interrupted, distributed

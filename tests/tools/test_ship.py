@@ -8,8 +8,9 @@ import pytest
 
 import capsnet
 from capsnet import weights
-from capsnet.experiments import _boxed, lab, ship
+from capsnet.experiments import lab
 from capsnet.training import TrainConfig
+from tools import _boxed, ship
 
 
 @pytest.fixture(scope="module")

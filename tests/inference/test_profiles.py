@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import capsnet
-from capsnet import profiles
 from capsnet.data import ArrayDataset
-from capsnet.experiments import ship
+from capsnet.inference import profiles
+from tools import ship
 
 
 @pytest.fixture(scope="module")

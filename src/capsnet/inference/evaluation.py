@@ -11,28 +11,14 @@ from tqdm import tqdm
 
 from capsnet import data
 from capsnet.data import Batch, Dataset
+from capsnet.inference.prediction import (
+    PRESENT,
+    evaluating,
+    words_of,
+)
 from capsnet.metrics import Proportion, summarise
 from capsnet.models import Model, Output
-from capsnet.prediction import PRESENT, Prediction, evaluating, predict, predictions, preprocessing_of, words_of
 from capsnet.weights import load
-
-__all__ = [
-    "OFFSETS",
-    "PRESENT",
-    "Evaluation",
-    "Prediction",
-    "answers",
-    "check_fit",
-    "check_kind",
-    "evaluate",
-    "evaluating",
-    "measure",
-    "pick_device",
-    "predict",
-    "predictions",
-    "preprocessing_of",
-    "sweep_dimensions",
-]
 
 OFFSETS = tuple(round(-0.25 + 0.05 * k, 2) for k in range(11))  # the paper's sweep: -0.25 ... +0.25
 

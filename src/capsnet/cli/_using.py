@@ -10,11 +10,11 @@ import tyro
 from tqdm import tqdm
 
 import capsnet
-from capsnet._flags import EnsembleArgs, ExportArgs, PredictArgs
-from capsnet._talk import one_line, program, say
+from capsnet.cli._flags import EnsembleArgs, ExportArgs, PredictArgs
+from capsnet.cli._talk import one_line, program, say
 from capsnet.export import TOLERANCE, export
+from capsnet.inference.prediction import Album, Picture, Prediction, Skipped, predictions, unfold
 from capsnet.models import Model
-from capsnet.prediction import Album, Picture, Prediction, Skipped, predictions, unfold
 
 STANDARD_INPUT = "-"
 WIDEST = 60  # characters of a column of names

@@ -1,0 +1,1 @@
+"""Figures: one style, and the plots that runs and experiments share. Matplotlib is imported when something is drawn."""

@@ -1,0 +1,39 @@
+"""What can be done with a trained model: evaluate it, predict with it, measure its capsules."""
+
+from capsnet.inference.evaluation import (
+    OFFSETS,
+    Evaluation,
+    answers,
+    check_fit,
+    check_kind,
+    evaluate,
+    measure,
+    pick_device,
+    sweep_dimensions,
+)
+from capsnet.inference.prediction import (
+    PRESENT,
+    Prediction,
+    evaluating,
+    predict,
+    predictions,
+    preprocessing_of,
+)
+
+__all__ = [
+    "OFFSETS",
+    "PRESENT",
+    "Evaluation",
+    "Prediction",
+    "answers",
+    "check_fit",
+    "check_kind",
+    "evaluate",
+    "evaluating",
+    "measure",
+    "pick_device",
+    "predict",
+    "predictions",
+    "preprocessing_of",
+    "sweep_dimensions",
+]
