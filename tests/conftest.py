@@ -21,8 +21,8 @@ settings.load_profile("capsnet")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Keep the bytes of files out of test names: compressed files contain the time, and all xdist processes must collect
-    the same names."""
+    """Keep the bytes of files out of test names: compressed files contain the time, and all xdist processes must
+    collect the same names."""
     return argname if isinstance(val, bytes) else None
 
 
