@@ -3,8 +3,8 @@
 python -m benchmarks.time_to_accuracy [--recipes demo efficient mnist-fast] [--threads N] [--epochs RECIPE=N ...]
 
 The resolution is one epoch: the time is that of the first epoch whose end reaches the mark, without validation. The
-test digits are not used. A shorter schedule reaches a mark sooner, so the number of epochs is reported. Run nothing else
-meanwhile.
+test digits are not used. A shorter schedule reaches a mark sooner, so the number of epochs is reported. Run nothing
+else meanwhile.
 """
 
 from __future__ import annotations
