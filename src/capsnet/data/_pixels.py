@@ -22,6 +22,7 @@ from capsnet._files import expanded
 
 ImageLike: TypeAlias = str | Path | bytes | Image.Image | NDArray
 Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
+Plane: TypeAlias = NDArray[np.float32]  # (H, W)
 
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # grey levels that do not fit 8 bits
 
