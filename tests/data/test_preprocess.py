@@ -1,7 +1,5 @@
 """Preprocessing: photos, drawings and odd files become digits as MNIST has them, or one clear sentence."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from pydantic import ValidationError
 from capsnet.data import ArrayDataset, NotAnImage, Preprocess, open_image
 from capsnet.data._components import choose
 from capsnet.data._frame import stroke_width
-
-from .photos import correlation, photograph
+from tests.data.photos import correlation, photograph
 
 digit = Preprocess()
 plain = Preprocess(style="plain")

@@ -1,7 +1,5 @@
 """Data sets by name."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys
@@ -24,8 +22,7 @@ from capsnet.data import (
     splits_of,
     with_options,
 )
-
-from .test_mnist import make_folder
+from tests.data.readers.test_mnist import make_folder
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Which connected components of a mask are the digit."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,12 +4,10 @@ The work happens eight times finer than the result, so that stroke width, positi
 accurate to a fraction of a pixel; other frame sizes keep the same proportions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image
 
-from ._pixels import Plane, resize
+from capsnet.data._pixels import Plane, resize
 
 FINE = 8
 BOX = 20 / 28  # the part of the frame that the digit fills

@@ -6,16 +6,14 @@ what is wider than any stroke (hard shadows, tables) by a morphological closing;
 contrast; keep the components that make up the digit. Dark and light ink are both tried, and the better digit wins.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ._components import choose
-from ._pixels import Pixels, Plane, resize
+from capsnet.data._components import choose
+from capsnet.data._pixels import Pixels, Plane, resize
 
 WORK = 384  # longer side at which ink is looked for: a digit a tenth of the picture high still has 38 pixels
 FAINTEST = 0.08  # contrast below which nothing counts as ink

@@ -4,8 +4,6 @@ Files come from strangers. Pillow's limits stay on (a decompression bomb is an e
 every failure is one sentence that names the file.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import warnings
