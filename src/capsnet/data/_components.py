@@ -1,5 +1,7 @@
 """Which connected components of a mask are the digit."""
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +18,7 @@ def choose(mask: NDArray[np.bool_], ink: NDArray[np.float32]) -> tuple[float, ND
     from scipy.ndimage import find_objects, label
 
     height, width = mask.shape
-    labels, count = label(mask, structure=np.ones((3, 3)))
+    labels, count = cast("tuple[NDArray[np.int32], int]", label(mask, structure=np.ones((3, 3))))
     y, x = np.nonzero(mask)
     part, weight = labels[y, x], ink[y, x].astype(np.float64)
     near = np.exp(-0.5 * (((y + 0.5) / height - 0.5) ** 2 + ((x + 0.5) / width - 0.5) ** 2) / 0.3**2)

@@ -141,7 +141,7 @@ def _stroke_contrast(flat: Plane, local: bool) -> tuple[Plane, float]:
         closed = np.maximum(grey_closing(calm, 2 * radius + 1, mode="nearest"), 0.05)
         surround = (closed - calm) / closed
         contrast = np.minimum(contrast, surround - min(float(np.median(surround)), 3 * noise))
-    return np.clip(contrast, 0, 1), noise if local else 0.0
+    return np.clip(contrast, 0, 1, dtype=np.float32), noise if local else 0.0
 
 
 def _without_rules(contrast: Plane) -> Plane:

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-from capsnet.data.generated.multimnist import box_overlap, multimnist
+from capsnet.data import load
+from capsnet.data.generated.multimnist import Pairs, box_overlap, multimnist
 
 
 def boxes(*corners: tuple[int, int, int, int]) -> NDArray[np.uint8]:
@@ -48,3 +50,23 @@ def test_mean_overlap() -> None:
     apart = multimnist("test", shift=20).overlaps(numbers)
     assert apart.mean() < 0.4
     assert (apart == 0).mean() > 0.2
+
+
+@pytest.mark.parametrize(("spec", "expected"), [("multimnist", 0.72), ("multimnist:shift=6,canvas=36", 0.60)])
+def test_mean_overlap_of_both_protocols(spec: str, expected: float) -> None:
+    """The paper's text and the authors' code, as docs/data.md says."""
+    pairs = load(spec, "test")
+    assert isinstance(pairs, Pairs)
+    assert pairs.image_size == (36, 36)
+    assert pairs.overlaps(np.arange(10_000)).mean() == pytest.approx(expected, abs=0.01)
+
+
+def test_a_digit_that_is_cut_is_cut_in_its_source_too() -> None:
+    pairs = load("multimnist:shift=6,canvas=36", "test")
+    whole = load("multimnist:shift=6,canvas=40", "test")  # the same digits and shifts, nothing cut
+    batch, uncut = pairs.batch(range(200)), whole.batch(range(200))
+    assert batch.sources is not None
+    assert uncut.sources is not None
+    torch.testing.assert_close(batch.sources.images, uncut.sources.images[..., 2:-2, 2:-2], rtol=0, atol=0)
+    torch.testing.assert_close(batch.images, uncut.images[..., 2:-2, 2:-2], rtol=0, atol=0)
+    assert float(uncut.images.sum()) > float(batch.images.sum())  # some ink was lost

@@ -57,7 +57,8 @@ def slow_twin(pairs: Pairs, number: int) -> tuple[NDArray[np.float32], NDArray[n
         top, left = (height - h) // 2 + moves[2 * which], (width - w) // 2 + moves[2 * which + 1]
         for y in range(h):
             for x in range(w):
-                sources[which, top + y, left + x] = np.float32(digits[k, y, x]) / np.float32(255)
+                if 0 <= top + y < height and 0 <= left + x < width:
+                    sources[which, top + y, left + x] = np.float32(digits[k, y, x]) / np.float32(255)
     merged = np.minimum(sources[0] + sources[1], np.float32(1))
     return merged, sources, [int(targets[k]) for k in chosen]
 
@@ -77,6 +78,7 @@ def test_slow_twin(pairs: Pairs, marked: Path) -> None:
     check_against_twin(pairs, [0, 1, 2, 4321, 9999])
     check_against_twin(multimnist("train", marked, shift=3, canvas=13, seed=5), list(range(25)), epoch=7)
     check_against_twin(multimnist("test", marked, shift=0), list(range(12)))
+    check_against_twin(multimnist("test", marked, shift=4, canvas=8), list(range(12)))  # cut at the edge
     check_against_twin(toy([2, 0, 2, 2, 0, 2]), list(range(50)))  # class 1 has no digit at all
 
 
@@ -231,8 +233,12 @@ def test_canvas_and_shift(pairs: Pairs) -> None:
     assert still is not None
     np.testing.assert_array_equal((still.images[0, 0, 0, 1:29, 1:29] * 255).round().numpy(), pairs.digits.images[5, 0])
     assert multimnist("test", shift=6).image_size == (40, 40)
-    with pytest.raises(ValueError, match="a canvas of 35 cannot hold 28x28 digits shifted by 4: it needs 36"):
-        multimnist("test", canvas=35)
+    with pytest.raises(
+        ValueError, match="a canvas of 39 cuts off more than half of 28x28 digits shifted by 20: it needs at least 40"
+    ):
+        multimnist("test", shift=20, canvas=39)
+    with pytest.raises(ValueError, match="it needs at least 28, and 36 to cut nothing"):
+        multimnist("test", canvas=27)
     with pytest.raises(ValueError, match=r"option shift of multimnist: .*greater than or equal to 0, got '-1'"):
         load("multimnist:shift=-1", "test")
     with pytest.raises(ValueError, match=r"option pairs of multimnist: .*greater than or equal to 1, got '0'"):
