@@ -18,7 +18,7 @@ from capsnet.inference import preprocessing_of
 from capsnet.models import Model
 
 from .browser import Visit
-from .conftest import SHIPPED, as_bytes, unwire
+from .conftest import BUNDLED, as_bytes, unwire
 from .reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 Visits = Callable[..., Visit]
@@ -103,20 +103,20 @@ def test_a_link_in_an_open_page(visit: Visit, visits: Visits) -> None:
 @pytest.mark.parametrize(
     ("link", "sentence"),
     [
-        (f"#m={SHIPPED}&x=garbage!!", "picture is damaged"),
-        (f"#m={SHIPPED}&x=", "picture is damaged"),
+        (f"#m={BUNDLED}&x=garbage!!", "picture is damaged"),
+        (f"#m={BUNDLED}&x=", "picture is damaged"),
         ("#m=nobody&x=AAAA", "“nobody”, which is not loaded"),
     ],
 )
-def test_a_damaged_link(visits: Visits, link: str, sentence: str, shipped: Model) -> None:
+def test_a_damaged_link(visits: Visits, link: str, sentence: str, bundled: Model) -> None:
     visit = visits().open(link)
     expect(visit.by("status")).to_contain_text(sentence)
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
     visit.stroke(*DOWN)
     expect(visit.by("first")).to_contain_text("first: 1")
 
 
-def test_a_link_cut_short_or_with_nonsense(visit: Visit, visits: Visits, shipped: Model) -> None:
+def test_a_link_cut_short_or_with_nonsense(visit: Visit, visits: Visits, bundled: Model) -> None:
     whole = visit.link()
     cut = visits().open(re.sub(r"x=([\w-]+)", lambda found: "x=" + found[1][:100], whole))
     expect(cut.by("status")).to_contain_text("picture is damaged")
@@ -124,7 +124,7 @@ def test_a_link_cut_short_or_with_nonsense(visit: Visit, visits: Visits, shipped
     assert odd.lengths() == visit.lengths()
     assert odd.knobs()[2] == 0.125
     expect(odd.by("routing-iteration")).to_have_text("Iteration 3 of 3")
-    check_bars(odd, shipped)
+    check_bars(odd, bundled)
 
 
 # Files
@@ -141,7 +141,7 @@ def photo(digits: ArrayDataset, n: int) -> bytes:
     return png(255 - np.kron(digits.images[n, 0], np.ones((9, 9), np.uint8)))
 
 
-def test_files(visit: Visit, digits: ArrayDataset, shipped: Model, tmp_path: Path) -> None:
+def test_files(visit: Visit, digits: ArrayDataset, bundled: Model, tmp_path: Path) -> None:
     def send(name: str, content: bytes) -> None:
         (tmp_path / name).write_bytes(content)
         visit.by("upload").set_input_files(tmp_path / name)
@@ -150,10 +150,10 @@ def test_files(visit: Visit, digits: ArrayDataset, shipped: Model, tmp_path: Pat
     visit.pardoned += ["status of 415", "status of 422"]
     good = photo(digits, 3)
     send("digit.png", good)
-    expected = as_bytes(preprocessing_of(shipped)(Image.open(io.BytesIO(good))))[:, :, 0]
+    expected = as_bytes(preprocessing_of(bundled)(Image.open(io.BytesIO(good))))[:, :, 0]
     seen = visit.grey("seen")
     assert apart(seen, expected) == 0
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
     assert np.argmax(visit.lengths()) == digits.targets[3]
     before = visit.lengths()
     bad = {
@@ -195,7 +195,7 @@ def test_an_undone_file_does_not_come_back(visit: Visit, digits: ArrayDataset) -
     assert apart(visit.grey("seen"), picked) == 0
 
 
-def test_paste_and_drop(visit: Visit, digits: ArrayDataset, shipped: Model) -> None:
+def test_paste_and_drop(visit: Visit, digits: ArrayDataset, bundled: Model) -> None:
     give = """([kind, numbers, type]) => {
       const data = new DataTransfer();
       data.items.add(new File([new Uint8Array(numbers)], "digit", { type }));
@@ -208,7 +208,7 @@ def test_paste_and_drop(visit: Visit, digits: ArrayDataset, shipped: Model) -> N
         goes_on = visit.page.evaluate(give, [kind, list(content), "image/png"])
         assert goes_on == (kind == "paste")  # else the browser would leave the page for the file
         visit.quiet()
-        expected = as_bytes(preprocessing_of(shipped)(Image.open(io.BytesIO(content))))[:, :, 0]
+        expected = as_bytes(preprocessing_of(bundled)(Image.open(io.BytesIO(content))))[:, :, 0]
         assert apart(visit.grey("seen"), expected) == 0
     zone = visit.page.locator("#dropzone")
     visit.page.evaluate(give, ["dragover", [1], "image/png"])
@@ -229,7 +229,7 @@ def run(code: str) -> list[str]:
     return said.getvalue().splitlines()
 
 
-def test_copy_as_python(visit: Visit, shipped: Model) -> None:
+def test_copy_as_python(visit: Visit, bundled: Model) -> None:
     visit.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=visit.home)
     visit.stroke((0.3, 0.2), (0.7, 0.2), (0.4, 0.85))
     visit.press("knob-3", *["ArrowRight"] * 7)
@@ -241,7 +241,7 @@ def test_copy_as_python(visit: Visit, shipped: Model) -> None:
     assert [line for line in lines if line] == shown
     length = visit.page.locator("#knobs .length b").inner_text()
     klass = int(np.argmax(visit.lengths()))
-    ink = drawn(shipped, klass, visit.knobs()).astype(float).sum() / 255
+    ink = drawn(bundled, klass, visit.knobs()).astype(float).sum() / 255
     found = re.fullmatch(r"length now (\S+), ink (\S+)", last)
     assert found
     assert float(found[1]) == pytest.approx(float(length), abs=2 * DIGITS)
@@ -256,17 +256,17 @@ def test_copy_as_python(visit: Visit, shipped: Model) -> None:
     assert "x=" in visit.page.url
 
 
-def test_exports(visit: Visit, shipped: Model, tmp_path: Path) -> None:
+def test_exports(visit: Visit, bundled: Model, tmp_path: Path) -> None:
     visit.press("knob-3", *["ArrowRight"] * 7)
     link = visit.link()
     seen = visit.grey("seen")
     for ending in ("json", "png"):
         with visit.page.expect_download() as download:
             visit.by(f"export-{ending}").click()
-        assert download.value.suggested_filename == f"{SHIPPED}-view.{ending}"
+        assert download.value.suggested_filename == f"{BUNDLED}-view.{ending}"
         download.value.save_as(tmp_path / f"view.{ending}")
     told = json.loads((tmp_path / "view.json").read_text())
-    lengths, poses = says(shipped, seen)
+    lengths, poses = says(bundled, seen)
     assert list(told["lengths"].values()) == pytest.approx(lengths, abs=1e-6)
     np.testing.assert_allclose(told["poses"], poses.numpy(), atol=1e-6)
     assert apart(unwire(told["seen"])[:, :, 0], seen) == 0
@@ -304,7 +304,7 @@ def test_nothing_from_elsewhere(visits: Visits) -> None:
     visit.complaints.remove("a complaint")
 
 
-def test_the_server_is_gone_and_comes_back(visit: Visit, shipped: Model) -> None:
+def test_the_server_is_gone_and_comes_back(visit: Visit, bundled: Model) -> None:
     visit.pardoned += ["ERR_"]
     visit.page.route("**/api/**", lambda route: route.abort())
     visit.by("knob-1").focus()
@@ -312,7 +312,7 @@ def test_the_server_is_gone_and_comes_back(visit: Visit, shipped: Model) -> None
     expect(visit.by("status")).to_contain_text("does not answer")
     visit.page.unroute("**/api/**")
     visit.press("knob-1", "Home")
-    assert apart(visit.grey("reconstruction"), drawn(shipped, 7, visit.knobs())) <= 1
+    assert apart(visit.grey("reconstruction"), drawn(bundled, 7, visit.knobs())) <= 1
 
 
 # For everybody

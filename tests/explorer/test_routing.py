@@ -16,15 +16,15 @@ from capsnet.explorer import create_app
 from capsnet.explorer._rerouting import listening, reroute
 from capsnet.models import Model
 
-from .conftest import HOME, SHIPPED, TestClient, tensor, wire
+from .conftest import BUNDLED, HOME, TestClient, tensor, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]
 
 
 def with_routing(routing: str, iterations: int | None = None) -> Model:
-    """The shipped weights in a network that was built with another routing."""
-    model = capsnet.load(SHIPPED)
+    """The bundled weights in a network that was built with another routing."""
+    model = capsnet.load(BUNDLED)
     built = capsnet.create_model(**{**model.config, "routing": routing, "iterations": iterations})
     built.load_state_dict(model.state_dict())
     return built.eval()
@@ -64,10 +64,10 @@ def test_many_visitors_with_different_routings(ask: Ask, digits: ArrayDataset) -
         assert many == pytest.approx(one, abs=1e-6)
 
 
-def test_trace(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
+def test_trace(ask: Ask, bundled: Model, digits: ArrayDataset) -> None:
     answer = ask("trace", seen=wire(digits.images[0, 0]))
     with torch.inference_mode():
-        output = shipped(tensor(digits.images[0, 0]), trace=True)
+        output = bundled(tensor(digits.images[0, 0]), trace=True)
     couplings = output.trace.couplings[:, 0].double().numpy()  # (R, I, J)
     sent = np.frombuffer(base64.b64decode(answer["couplings"]), np.uint8).reshape(3, 288, 10)
     assert np.abs(sent - 255 * couplings).max() <= 0.501
@@ -152,13 +152,13 @@ def test_trace_of_children_on_a_grid(ask: Ask, others: dict[str, Model], digits:
         assert (parent <= points.max(axis=0) + 1e-5).all()
 
 
-@pytest.mark.parametrize(("name", "y", "x"), [(SHIPPED, 1, 2), ("matrix", 1, 2), ("attentive", 0, 0)])
+@pytest.mark.parametrize(("name", "y", "x"), [(BUNDLED, 1, 2), ("matrix", 1, 2), ("attentive", 0, 0)])
 def test_a_child_sees_what_is_outlined(
-    client: TestClient, shipped: Model, others: dict[str, Model], name: str, y: int, x: int
+    client: TestClient, bundled: Model, others: dict[str, Model], name: str, y: int, x: int
 ) -> None:
     """The children of one row and column depend on the pixels of their square (in one iteration nobody competes)."""
     told = next(model for model in client.get("/api/models").json()["models"] if model["name"] == name)
-    model = reroute({SHIPPED: shipped, **others}[name], None, None if name == "attentive" else 1)
+    model = reroute({BUNDLED: bundled, **others}[name], None, None if name == "attentive" else 1)
     image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0)).requires_grad_()  # black moves nothing
     heard: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     listening(model, heard)(image)
@@ -170,14 +170,14 @@ def test_a_child_sees_what_is_outlined(
     assert moved.max(dim=0).values.tolist() == [stride * y + size - 1, stride * x + size - 1]
 
 
-def test_votes(ask: Ask, refuse: Refuse, shipped: Model, digits: ArrayDataset) -> None:
+def test_votes(ask: Ask, refuse: Refuse, bundled: Model, digits: ArrayDataset) -> None:
     seen = wire(digits.images[0, 0])
     answer = ask("votes", seen=seen, klass=7)
     heard: list[torch.Tensor] = []
-    layer = shipped.get_submodule("classes")
+    layer = bundled.get_submodule("classes")
     hook = layer.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
     with torch.inference_mode():
-        output = shipped(tensor(digits.images[0, 0]), trace=True)
+        output = bundled(tensor(digits.images[0, 0]), trace=True)
         votes = layer.votes(heard[0])[0, :, 7].double().numpy()  # type: ignore[operator]
     hook.remove()
     points = np.frombuffer(base64.b64decode(answer["points"]), "<f4").reshape(288, 2).astype(np.float64)

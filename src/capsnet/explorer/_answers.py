@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from capsnet.explorer._gallery import place
-from capsnet.explorer._pictures import preparation, quantise, see, tiled, to_bytes, to_input, to_wire
 from capsnet.explorer._rerouting import replacements, reroute, routing_of
+from capsnet.explorer._seen import place, preparation, see, tiled, to_input
 from capsnet.explorer._studio import Exhibit, Studio
 from capsnet.explorer._wire import Decode, Pair, Question, See, Sweep
 from capsnet.inference import OFFSETS, sweep_dimensions
@@ -18,6 +17,7 @@ from capsnet.models import Model, describe
 from capsnet.models._decoding import DecodingModel
 from capsnet.models.efficient import EfficientCapsNet
 from capsnet.routing import Routing
+from capsnet.serving.images import quantise, to_array, to_wire
 
 MARGINS = {"present": 0.9, "absent": 0.1}  # of the margin loss [Eq. 4]
 
@@ -106,7 +106,7 @@ def list_models(studio: Studio) -> dict[str, Any]:
 
 
 def look(exhibit: Exhibit, ask: See) -> dict[str, Any]:
-    picture, empty = see(to_bytes(ask.image, "image"), exhibit.model, ask.centre)
+    picture, empty = see(to_array(ask.image, "image"), exhibit.model, ask.centre)
     return {"seen": to_wire(picture), "empty": empty}
 
 
@@ -153,7 +153,7 @@ def pair(exhibit: Exhibit, ask: Pair) -> dict[str, Any]:
                 f"{what} must fit into the model's {width} x {height} with {model.in_channels} channels, "
                 f"got {pixels.width} x {pixels.height} with {pixels.channels}"
             )
-        alone.append(place(to_bytes(pixels, what), model.image_size, (down, right)))
+        alone.append(place(to_array(pixels, what), model.image_size, (down, right)))
     both = np.minimum(alone[0].astype(np.uint16) + alone[1], 255).astype(np.uint8)
     return {"seen": to_wire(both), "alone": [to_wire(picture) for picture in alone]}
 

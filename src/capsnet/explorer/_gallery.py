@@ -9,18 +9,16 @@ from numpy.typing import NDArray
 
 from capsnet import data
 from capsnet.data import Dataset
-from capsnet.explorer._pictures import Bytes, quantise, tiled, to_wire
+from capsnet.explorer._seen import place, tiled
 from capsnet.inference.profiles import Profile
 from capsnet.models import Model
+from capsnet.serving.images import Bytes, quantise, to_wire
+from capsnet.serving.problems import Missing
 
 PAGE = 24
 NUMBERS = 10_000_000  # pairs that have a number, as in the paper's test set
 DIGITS = ("mnist", "multimnist")  # shown as single digits of MNIST
 IN_THE_BOX = (*DIGITS, "expanded-mnist", "affnist", "shapes")
-
-
-class Missing(LookupError):
-    """There is nothing of that name or number."""
 
 
 class Examples(NamedTuple):
@@ -117,19 +115,6 @@ class Gallery:
         shown = [to_wire(pairs.digits.images[n].transpose(1, 2, 0)) for n in (first, second)]
         labels = [int(pairs.digits.targets[n]) for n in (first, second)]
         return {"first": shown[0], "second": shown[1], "labels": labels, "offsets": pairs.offsets(which)[0].tolist()}
-
-
-def place(picture: Bytes, frame: tuple[int, int], offset: tuple[int, int] = (0, 0)) -> Bytes:
-    """A picture (h, w, C) in the middle of a black frame, moved down and right; what leaves the frame is cut off."""
-    alone = np.zeros((*frame, picture.shape[2]), dtype=np.uint8)
-    into, out = [], []
-    for whole, part, move in zip(frame, picture.shape[:2], offset, strict=True):
-        start = (whole - part) // 2 + move
-        first, last = max(0, start), max(0, start, min(whole, start + part))
-        into.append(slice(first, last))
-        out.append(slice(first - start, last - start))
-    alone[into[0], into[1]] = picture[out[0], out[1]]
-    return alone
 
 
 @lru_cache(maxsize=8)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from capsnet.explorer._answers import check_class, grid_of
-from capsnet.explorer._pictures import to_input
 from capsnet.explorer._rerouting import class_layer, listening, reroute
+from capsnet.explorer._seen import to_input
 from capsnet.explorer._studio import Exhibit
 from capsnet.explorer._wire import Question, VotesQuestion
 from capsnet.functional import length

@@ -1,19 +1,13 @@
-"""What travels between page and server: every request and every answer, with its limits.
+"""The page's requests and answers, with their limits."""
 
-Validation is strict: no number from a string, no unknown field, no NaN. The answers are declared for the OpenAPI
-schema and its tests; they are written as plain JSON without being validated again.
-"""
+from typing import Annotated, Literal
 
-from typing import Annotated, Any, Literal
+from pydantic import Field
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from capsnet.serving.wire import Answer, Pixels, Wire
 
-SIDE = 1024  # pixels: the largest canvas
 DECODED = 16  # pictures per call
 SHIFT = 12  # pixels that a digit of a pair may be moved
-FIELDS = 20  # of an object: more than any question has
-BASE64 = 4 * -(-SIDE * SIDE * 3 // 3)  # characters of the largest picture
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Class = Annotated[int, Field(ge=0, le=9999)]
@@ -21,30 +15,6 @@ Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a
 Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
 Move = Annotated[int, Field(ge=-SHIFT, le=SHIFT)]
 Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
-
-
-class Wire(BaseModel):
-    """Strict in all that comes in."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def few_fields(cls, value: Any) -> Any:
-        """An error for each of a hundred thousand unknown fields would keep all visitors waiting."""
-        if isinstance(value, dict) and len(value) > FIELDS:
-            told = {"most": FIELDS, "found": len(value)}
-            raise PydanticCustomError("too_many_fields", "At most {most} fields are taken, found {found}", told)
-        return value
-
-
-class Pixels(Wire):
-    """A picture: bytes row by row, channels last, in base64. Byte b means b / 255."""
-
-    width: Annotated[int, Field(ge=1, le=SIDE)]
-    height: Annotated[int, Field(ge=1, le=SIDE)]
-    channels: Literal[1, 3]
-    data: Annotated[str, Field(max_length=BASE64)]
 
 
 class See(Wire):
@@ -83,10 +53,6 @@ class Pair(Wire):
     first: Pixels
     second: Pixels
     offsets: Annotated[list[Offset], Field(min_length=2, max_length=2)]
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class Sprite(Answer):
@@ -227,9 +193,3 @@ class RandomPair(Answer):
     second: Sprite
     labels: list[int]
     offsets: list[list[int]]
-
-
-class Problem(Answer):
-    """Every 4xx: what was wrong, in one sentence."""
-
-    error: str
