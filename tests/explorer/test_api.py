@@ -12,10 +12,11 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import capsnet
+from capsnet import routing
 from capsnet.data import ArrayDataset
-from capsnet.explorer._rerouting import reroute
 from capsnet.inference import OFFSETS, preprocessing_of, sweep_dimensions
-from capsnet.models import Model
+from capsnet.models import Model, replacements, reroute
+from capsnet.routing import Routing
 
 from .conftest import BUNDLED, as_bytes, tensor, unwire, wire
 
@@ -23,15 +24,30 @@ Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]
 
 
-def test_models(client: TestClient, bundled: Model) -> None:
-    models = {model["name"]: model for model in client.get("/api/models").json()["models"]}
+def check_routing(info: dict[str, Any] | None, own: Routing | None) -> None:
+    if info is None or own is None:
+        assert info is own is None
+        return
+    for fact in ("name", "sentence", "iteration_name", "normalised", "decides", "presence_is_length"):
+        assert info[fact] == getattr(own, fact)
+    assert (info["iterations"] is not None) == own.iterates
+    assert (info["coupling"], info["presence"]) == own.formula
+
+
+def test_models_and_routings_are_described(client: TestClient, bundled: Model, others: dict[str, Model]) -> None:
+    answer = client.get("/api/models").json()
+    for info in answer["routings"]:
+        own = routing.get(info["name"])
+        check_routing(info | {"name": own.name}, own)
+    assert [info["name"] for info in answer["routings"]] == routing.list_forms()
+    models = {model["name"]: model for model in answer["models"]}
     first = next(iter(models.values()))
     assert first["name"] == BUNDLED
     assert (first["image_size"], first["channels"], first["dims"], first["decoder"]) == ([28, 28], 1, 16, True)
     assert first["parameters"] == bundled.num_parameters()
-    assert first["routing"] == {"name": "dynamic", "iterations": 3, "activation": "paper"}
-    assert models["matrix"]["routing"] == {"name": "em", "iterations": 3, "activation": "em-diagonal"}
-    assert models["attentive"]["routing"] == {"name": "self-attention", "iterations": None, "activation": "exp"}
+    for name, model in {BUNDLED: bundled, **others}.items():
+        check_routing(models[name]["routing"], model.class_routing)
+        assert models[name]["routings"] == replacements(model)
     assert first["grid"] == [6, 6, 8]
     assert first["test_accuracy"] == pytest.approx(0.9948)
     assert first["margins"] == models["em"]["margins"] == {"present": 0.9, "absent": 0.1}
@@ -41,8 +57,6 @@ def test_models(client: TestClient, bundled: Model) -> None:
     assert models["attentive"]["receptive"] == {"size": 27, "stride": 2, "start": 0}
     assert models["cnn"]["receptive"] is None
     assert [name for name, model in models.items() if model["gallery"]] == [BUNDLED, "pairs"]
-    assert {"dynamic", "uniform", "kmeans"} <= set(first["routings"])
-    assert not {"em", "self-attention"} & set(first["routings"])
     ranges, means = np.array(first["ranges"]), np.array(first["means"])
     assert ranges.shape == (10, 16, 2)
     assert (ranges[..., 0] < means).all()
@@ -51,8 +65,6 @@ def test_models(client: TestClient, bundled: Model) -> None:
     assert models["pairs"]["multi"]
     assert not first["multi"]
     assert (models["cnn"]["dims"], models["cnn"]["routing"], models["cnn"]["grid"]) == (None, None, None)
-    assert models["cnn"]["routings"] == []
-    assert models["em"]["routings"] == []  # its own has learned tensors
     assert models["matrix"]["grid"] == [3, 3, 2]
     assert models["attentive"]["grid"] == [1, 1, 16]
     assert models["colour"]["ranges"] is None

@@ -63,11 +63,14 @@ def test_ensembles_and_onnx_files_answer_like_models(bundled: Model, digits: Arr
     picture = digits.images[0, 0]
     with TestClient(create_app(models), base_url=HOME) as client:
         for info in client.get("/api/models").json()["models"]:
-            assert (info["grid"], info["routing"], info["decoder"]) == (None, None, False)
+            assert (info["grid"], info["routing"], info["decoder"]) == (None, None, models[info["name"]].draws)
             body = {"model": info["name"], "seen": wire(picture)}
             drawn = client.post("/api/classify", json=body).json()
             assert drawn["order"][0] == 7
             assert drawn["reconstruction"] is not None
+            if info["decoder"]:
+                decode = {"model": info["name"], "poses": [drawn["poses"][7]], "classes": [7]}
+                assert client.post("/api/decode", json=decode).json()["pictures"] == [drawn["reconstruction"]]
             assert client.post("/api/trace", json=body).status_code == 422
             answer = client.post(f"/api/v1/predict?model={info['name']}", json=wire(picture)).json()
             expected = capsnet.predict(picture, models[info["name"]])[0].lengths

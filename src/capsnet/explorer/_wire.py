@@ -14,6 +14,7 @@ Class = Annotated[int, Field(ge=0, le=9999)]
 Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a pose
 Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
 Move = Annotated[int, Field(ge=-SHIFT, le=SHIFT)]
+Votes = Annotated[list[Annotated[list[Number], Field(min_length=2, max_length=2)]], Field(min_length=1, max_length=8)]
 Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
 
 
@@ -34,6 +35,14 @@ class Question(Wire):
 
 class VotesQuestion(Question):
     klass: Class = Field(alias="class")
+
+
+class ToyQuestion(Wire):
+    """Votes [children][parents][2] in the plane."""
+
+    votes: Annotated[list[Votes], Field(min_length=1, max_length=32)]
+    routing: Annotated[str, Field(max_length=100)]
+    iterations: Annotated[int, Field(ge=1, le=10)] | None = None
 
 
 class Decode(Wire):
@@ -65,11 +74,17 @@ class Sprite(Answer):
 
 
 class RoutingInfo(Answer):
-    """``activation``: what makes a parent active, the name of a squash, ``em-diagonal`` or ``em-full``; or unknown."""
+    """What a routing declares; ``coupling`` and ``presence`` are formulas as text with ``_`` and ``^``."""
 
     name: str
+    sentence: str
     iterations: int | None
-    activation: str | None
+    iteration_name: str
+    normalised: Literal["parents", "children", "none"]
+    decides: bool
+    presence_is_length: bool
+    coupling: str
+    presence: str
 
 
 class Margins(Answer):
@@ -111,6 +126,7 @@ class ModelInfo(Answer):
 
 class Models(Answer):
     models: list[ModelInfo]
+    routings: list[RoutingInfo]
 
 
 class Seen(Answer):
@@ -141,8 +157,8 @@ class Swept(Answer):
 
 
 class Traced(Answer):
-    """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where nothing is shared
-    out."""
+    """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where couplings need
+    not sum to one."""
 
     iterations: int
     grid: list[int]
@@ -164,6 +180,15 @@ class Voted(Answer):
     weights: str
     offset: float
     scale: float
+
+
+class ToyRouted(Answer):
+    """Of each iteration: couplings [children][parents], poses [parents][2], presences [parents], entropy."""
+
+    couplings: list[list[list[float]]]
+    poses: list[list[list[float]]]
+    presences: list[list[float]]
+    entropy: list[float]
 
 
 class Paired(Answer):

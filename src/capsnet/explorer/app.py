@@ -56,6 +56,10 @@ def _add_questions(app: FastAPI, studio: Studio) -> None:
         async def endpoint(ask: body) -> Response:
             return await studio.answer(compute, studio.find(ask.model), ask, lane=lane)
 
+    @app.post("/api/toy/route", response_model=_wire.ToyRouted, dependencies=[Depends(require_json)])
+    async def toy(ask: _wire.ToyQuestion) -> Response:
+        return await studio.answer(_routing_view.toy, ask, lane="quick")
+
     add("see", _wire.See, _wire.Seen, _answers.look)
     add("classify", _wire.Question, _wire.Classified, _answers.classify)
     add("decode", _wire.Decode, _wire.Decoded, _answers.decode, lane="quick")
