@@ -92,8 +92,9 @@ export function report(error) {
   say(sentence(error), { kind: "error" });
 }
 
+export const capitalised = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** What went wrong, as a sentence; the server's begin in lower case. */
 export function sentence(error) {
-  const text = error instanceof Error ? error.message : String(error);
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return capitalised(error instanceof Error ? error.message : String(error));
 }

@@ -75,9 +75,9 @@ function awaitRanges(tries = TRIES) {
 
 async function load() {
   const unasked = wish(); // who draws before all is there keeps the stroke
-  const { models } = await get("/api/models");
+  const { models, routings } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
-  state.set({ models });
+  state.set({ models, routings });
   awaitRanges();
   const linked = await open().catch((error) => { report(error); return false; });
   if (linked) return;

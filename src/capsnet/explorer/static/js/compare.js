@@ -1,11 +1,11 @@
 /** The same picture through two or three networks or routings, side by side. */
 
 import { latest, report } from "./api.js";
-import { choice, h, offer } from "./elements.js";
+import { button, choice, h, offer } from "./elements.js";
 import { PRESENT, framed } from "./network.js";
 import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
-import { register } from "./share.js";
-import { currentModel, state } from "./state.js";
+import { register } from "./link.js";
+import { currentModel, routingOf, state } from "./state.js";
 
 const MOST = 3;
 const REMEMBERED = 7; // calls whose median time is shown
@@ -23,11 +23,8 @@ function defaults(model, models) {
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
-/** Does this routing of a network take a number of iterations? One that does none says so by having none. */
-function iterates(model, routing) {
-  if (routing && routing !== model.routing?.name) return routing !== "uniform";
-  return Boolean(model.routing?.iterations);
-}
+/** Whether this routing of a network takes a number of iterations. */
+const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations);
 
 class Card {
   /** @param {number} number its place  @param {{onChange: Function, onRemove: Function}} hooks */
@@ -46,9 +43,7 @@ class Card {
     this.bars = h("div", { class: "compare-bars", role: "img" });
     this.facts = h("p", { class: "compare-facts" });
     this.canvas = h("canvas", { class: "compare-picture", role: "img", hidden: true });
-    const words = `Remove column ${number + 1}`;
-    const look = { type: "button", class: "button icon small", "aria-label": words, onclick: onRemove };
-    this.remove = h("button", look, "×");
+    this.remove = button("×", onRemove, { class: "button icon small", "aria-label": `Remove column ${number + 1}` });
     const choices = h("div", { class: "compare-choices" }, model.label, routing.label, iterations.label, this.remove);
     this.element = h(
       "article",
@@ -160,8 +155,7 @@ class ComparePanel {
   constructor(body) {
     this.cards = [];
     this.grid = h("div", { class: "compare-cards" });
-    const look = { type: "button", class: "button", "data-testid": "compare-add", onclick: () => this.append() };
-    this.add = h("button", look, "Add a column");
+    this.add = button("Add a column", () => this.append(), { "data-testid": "compare-add" });
     body.append(this.grid, this.add);
   }
 

@@ -1,7 +1,7 @@
 /** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
 
 import { latest, report } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { Ink, SIDE } from "./ink.js";
 import { origin, show, wish } from "./network.js";
@@ -55,13 +55,11 @@ export function showExample(seen) {
 }
 
 function buildTools() {
-  const button = (name, text, onclick, more = {}) =>
-    h("button", { type: "button", class: "button", "data-testid": name, onclick, ...more }, text);
-  const undo = button("undo", "Undo", () => back(false));
-  const redo = button("redo", "Redo", () => back(true));
-  const clear = button("clear", "Clear", wipe);
+  const undo = button("Undo", () => back(false), { "data-testid": "undo" });
+  const redo = button("Redo", () => back(true), { "data-testid": "redo" });
+  const clear = button("Clear", wipe, { "data-testid": "clear" });
   const toggle = () => eraser.setAttribute("aria-pressed", !erasing());
-  const eraser = button("eraser", "Eraser", toggle, { "aria-pressed": "false" });
+  const eraser = button("Eraser", toggle, { "data-testid": "eraser", "aria-pressed": "false" });
   const brush = h("input", { type: "range", id: "brush", "data-testid": "brush", min: 12, max: 64, value: 34 });
   const centre = h("input", {
     type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),

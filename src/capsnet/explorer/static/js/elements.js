@@ -15,6 +15,11 @@ export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
+/** A button. */
+export function button(text, onclick, attributes = {}) {
+  return h("button", { type: "button", class: "button", onclick, ...attributes }, text);
+}
+
 /** The same for SVG. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);

@@ -1,7 +1,7 @@
 /** The gallery under the canvas: test pictures that were hard to read, that were misread, and those of each class. */
 
 import { get, latest, report } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { show, wish } from "./network.js";
 import { frame, fromWire, paint } from "./pixels.js";
 import { rove } from "./rove.js";
@@ -24,10 +24,8 @@ export function mount(place) {
   const tabs = h("div", { class: "segments", role: "tablist", "aria-label": "Which test pictures" });
   const items = h("div", { class: "items", role: "toolbar", "aria-label": "Test pictures" });
   const panel = h("div", { role: "tabpanel", id: "gallery-items", "aria-label": "Test pictures" }, items);
-  const page = (step, text, label) => {
-    const onclick = () => turn(view.kind, view.page + step);
-    return h("button", { type: "button", class: "button small", "aria-label": label, onclick }, text);
-  };
+  const page = (step, text, label) =>
+    button(text, () => turn(view.kind, view.page + step), { class: "button small", "aria-label": label });
   const [before, after] = [page(-1, "‹", "Previous page"), page(1, "›", "Next page")];
   const caption = h("p", { class: "note caption", "data-testid": "gallery-caption" });
   const [stopTab, stopItem] = [rove(tabs, "button"), rove(items, "button")];
@@ -64,10 +62,9 @@ async function meet() {
 function offerTabs(classes) {
   const kinds = [...KINDS, ...classes.map((name, k) => [String(k), name])];
   parts.tabs.replaceChildren(...kinds.map(([kind, text]) =>
-    h("button", {
-      type: "button", role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
-      onclick: () => turn(kind, 0),
-    }, text)));
+    button(text, () => turn(kind, 0), {
+      class: null, role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
+    })));
 }
 
 /** Show a page of a kind. Gives the number of its items, null if that is not to be known. */

@@ -1,6 +1,6 @@
 /** Three short hints for the first visit; the "?" button brings them back. */
 
-import { h, mayMove } from "./elements.js";
+import { button, h, mayMove } from "./elements.js";
 
 const HINTS = [
   ["draw", "Draw", "Each bar says how sure the network is of one class."],
@@ -46,8 +46,8 @@ export function mount(strip) {
   };
   strip.append(
     h("ol", {}, ...HINTS.map(([id, name, text]) => h("li", {},
-      h("div", {}, h("button", { type: "button", class: "plain", onclick: () => go(id) }, name), h("p", {}, text))))),
-    h("button", { type: "button", class: "button close", onclick: close }, "Got it"),
+      h("div", {}, button(name, () => go(id), { class: "plain" }), h("p", {}, text))))),
+    button("Got it", close, { class: "button close" }),
   );
   help.addEventListener("click", () => {
     if (!strip.hidden) {

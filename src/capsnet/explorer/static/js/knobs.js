@@ -1,7 +1,7 @@
 /** Panel 3: one slider per number of the selected capsule; the decoder draws what they say, live. */
 
 import { latest, report } from "./api.js";
-import { h, svg } from "./elements.js";
+import { button, h, svg } from "./elements.js";
 import { ownPose } from "./network.js";
 import { difference, fromWire, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
@@ -25,8 +25,7 @@ export function mount(section) {
     h("span", { class: "less" }, "missing"), h("span", { class: "more" }, "added")));
   const who = h("h3", {});
   const length = h("p", { class: "length" });
-  const button = { type: "button", class: "button", "data-testid": "reset-all", onclick: reset };
-  const resetAll = h("button", button, "Reset all");
+  const resetAll = button("Reset all", reset, { "data-testid": "reset-all" });
   const sliders = h("div", { class: "sliders" });
   const panel = h("div", { class: "knobs" },
     h("div", { class: "pictures" }, input.figure, drawn.figure, apart.figure,
@@ -84,14 +83,14 @@ function buildKnob(d) {
   const slider = h("input", { type: "range", id: `knob-${d}`, "data-testid": `knob-${d}`, step: "any" });
   const tick = h("span", { class: "tick" });
   const number = h("input", { type: "number", "data-testid": `knob-number-${d}`, step: "0.01", inputmode: "decimal" });
-  const undo = h("button", { type: "button", class: "button icon small", "data-testid": `knob-reset-${d}` }, arrow());
+  const revert = () => { turn(d, base()[d]); slider.focus(); };
+  const undo = button(arrow(), revert, { class: "button icon small", "data-testid": `knob-reset-${d}` });
   slider.addEventListener("input", () => turn(d, Number(slider.value)));
   slider.addEventListener("dblclick", () => turn(d, base()[d]));
   number.addEventListener("change", () => {
     if (number.value !== "" && Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
     else update(); // not a number: show the old one again
   });
-  undo.addEventListener("click", () => { turn(d, base()[d]); slider.focus(); });
   const row = h("div", { class: "knob" }, name, h("span", { class: "track" }, tick, slider), number, undo);
   return { row, name, slider, tick, number, undo };
 }

@@ -7,12 +7,12 @@
  */
 
 import { latest, report, sentence } from "./api.js";
-import { choice, h, offer } from "./elements.js";
+import { button, choice, h, offer } from "./elements.js";
+import { register } from "./link.js";
 import { PRESENT, chooseModel, origin, show, wish } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
 import { Slot } from "./pair_slot.js";
 import { BLUE, ORANGE, alike, fromWire, paint, tint, toWire } from "./pixels.js";
-import { register } from "./share.js";
 import { currentModel, state } from "./state.js";
 
 const DIGIT = 28; // pixels: what a frame has to hold
@@ -72,8 +72,7 @@ class PairPanel {
 
   build(body) {
     const another = () => this.draw(Math.floor(Math.random() * PAIRS));
-    const look = { type: "button", class: "button", "data-testid": "pair-random", onclick: another };
-    this.random = h("button", look, "Random pair");
+    this.random = button("Random pair", another, { "data-testid": "pair-random" });
     this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle" });
     this.toggle.addEventListener("change", () => this.use(this.toggle.checked));
     this.switch = h("button", { type: "button", class: "button small", hidden: true });

@@ -1,7 +1,7 @@
 /** One of the two digits of a pair: a small canvas to draw on, and two sliders that move it in the frame. */
 
 import { latest, report } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { Ink } from "./ink.js";
 import { blank, fromWire, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
@@ -41,8 +41,7 @@ export class Slot {
       const label = h("label", { class: "pair-slider" }, h("span", {}, n === 0 ? "down" : "right"), input, value);
       return { input, value, label };
     });
-    const button = (text, words, onclick) =>
-      h("button", { type: "button", class: "button small", "aria-label": words, onclick }, text);
+    const make = (text, words, onclick) => button(text, onclick, { class: "button small", "aria-label": words });
     this.element = h(
       "div",
       { class: `pair-slot slot-${number}` },
@@ -51,8 +50,8 @@ export class Slot {
       h(
         "div",
         { class: "row" },
-        button("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear()),
-        button("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take()),
+        make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear()),
+        make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take()),
       ),
       ...this.sliders.map(({ label }) => label),
     );

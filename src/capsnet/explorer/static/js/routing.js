@@ -5,15 +5,15 @@
  * Pointing at one lights up the same children in the others.
  */
 
-import { latest, report } from "./api.js";
-import { choice, h, mayMove, offer, tween } from "./elements.js";
+import { capitalised, latest, report } from "./api.js";
+import { button, choice, h, mayMove, offer, tween } from "./elements.js";
+import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { select } from "./network.js";
 import { toWire } from "./pixels.js";
 import { colourOf, onTheme, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
 import { narrate, tellSpot } from "./routing_words.js";
-import { register } from "./share.js";
 import { sparkline } from "./sparkline.js";
 import { currentModel, state } from "./state.js";
 import { Trace } from "./trace.js";
@@ -50,12 +50,11 @@ class RoutingPanel {
   }
 
   makeControls() {
-    const button = (id, text, onclick) =>
-      h("button", { type: "button", class: "button", "data-testid": `routing-${id}`, onclick }, text);
-    this.back = button("back", "Back", () => this.step(-1));
-    this.next = button("step", "Step", () => this.step(1));
-    this.play = button("play", "Play", () => this.toggle());
-    this.reset = button("reset", "Reset", () => this.go(0));
+    const make = (id, text, onclick) => button(text, onclick, { "data-testid": `routing-${id}` });
+    this.back = make("back", "Back", () => this.step(-1));
+    this.next = make("step", "Step", () => this.step(1));
+    this.play = make("play", "Play", () => this.toggle());
+    this.reset = make("reset", "Reset", () => this.go(0));
     this.number = h("output", { class: "routing-iteration", "data-testid": "routing-iteration" });
     const runs = choice("Run", [["", "its own"]], {
       "aria-label": "How many iterations to run",
@@ -221,14 +220,15 @@ class RoutingPanel {
 
   label(iteration) {
     const { R, entropy } = this.trace;
-    this.number.textContent = `Iteration ${iteration + 1} of ${R}`;
+    const { classes, routing } = currentModel();
+    this.number.textContent = `${capitalised(routing.iteration_name)} ${iteration + 1} of ${R}`;
     this.back.disabled = this.reset.disabled = iteration === 0;
     this.next.disabled = iteration === R - 1;
     this.play.disabled = R < 2;
     this.spark.draw(entropy, iteration);
-    const [klass, { classes }] = [state.get("klass"), currentModel()];
+    const klass = state.get("klass");
     const known = klass !== null && klass < this.trace.J;
-    this.story.textContent = known ? narrate(this.trace, iteration, klass, classes) : "";
+    this.story.textContent = known ? narrate(this.trace, routing, iteration, klass, classes[klass]) : "";
   }
 
   draw() {

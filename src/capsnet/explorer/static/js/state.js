@@ -3,6 +3,7 @@
  *
  * Keys
  *   models     the server's list of models            model       the name of the chosen one
+ *   routings   every registered routing, described
  *   seen       the picture the network gets, exactly  seenFrom    draw | gallery | upload | pair | link
  *   penDown    a stroke is being drawn
  *   drawing    the same, until its last picture is answered too: heavy panels (sweep, trace, compare) wait for that
@@ -21,7 +22,7 @@
  */
 
 const values = {
-  models: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
+  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
   klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, toy: null, pair: null,
   pairMode: false, measured: 0, compare: [],
 };
@@ -75,4 +76,9 @@ export const state = {
 /** The chosen model's description as /api/models gives it, or null before it is known. */
 export function currentModel() {
   return values.models.find(({ name }) => name === values.model) ?? null;
+}
+
+/** What a routing declares: a network's own, or (by another name) a registered one. undefined where nothing is routed. */
+export function routingOf(model, name) {
+  return name && name !== model?.routing?.name ? values.routings.find((each) => each.name === name) : model?.routing;
 }

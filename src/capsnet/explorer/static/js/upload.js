@@ -1,7 +1,7 @@
 /** Pictures from outside: a file, the clipboard, or dropped on the page. */
 
 import { postBytes, report, say } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { show, wish } from "./network.js";
 import { fromWire } from "./pixels.js";
 import { state } from "./state.js";
@@ -37,7 +37,7 @@ export function mount(place, onchosen) {
       input.value = ""; // the same file can be chosen again
     },
   });
-  place.append(input, h("button", { type: "button", class: "button", onclick: () => input.click() }, "Open a picture"));
+  place.append(input, button("Open a picture", () => input.click()));
   document.addEventListener("paste", ({ clipboardData }) => take(clipboardData.files));
   listenToDrop(document.getElementById("dropzone"));
 }
