@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capsnet.data import Preprocess
 from capsnet.data._download import Remote
 from capsnet.data.cifar import ARCHIVE, CLASS_NAMES, FILES, FOLDER, TEST, TRAIN, cifar10
 
@@ -52,7 +53,8 @@ def test_pictures_and_splits(parent: Path) -> None:
     assert both.images.shape == (20, 3, 32, 32)
     colour, row = np.arange(3)[:, None, None], np.arange(32)[None, :, None]
     np.testing.assert_array_equal(both.images[2], np.broadcast_to(14 + 50 * colour + row, (3, 32, 32)))
-    assert (test.name, test.class_names, test.style) == ("cifar10 test", CLASS_NAMES, "plain")
+    assert (test.name, test.class_names) == ("cifar10 test", CLASS_NAMES)
+    assert test.preprocess == Preprocess(style="plain", height=32, width=32, channels=3)
 
 
 def test_every_way_to_name_it(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capsnet.data import Preprocess
 from capsnet.data._download import Remote
 from capsnet.data.fashion import CLASS_NAMES, FILES, PLACES, SHA256, fashion_mnist
 
@@ -66,7 +67,8 @@ def test_own_folder(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
     assert validation.targets.tolist() == [0, 1, 2, 3]
     assert test.class_names == CLASS_NAMES
     assert (CLASS_NAMES[0], CLASS_NAMES[9]) == ("T-shirt/top", "Ankle boot")
-    assert (test.name, test.style, test.channels) == ("fashion-mnist test", "plain", 1)
+    assert (test.name, test.channels) == ("fashion-mnist test", 1)
+    assert test.preprocess == Preprocess(style="plain", height=28, width=28)
     monkeypatch.setenv("CAPSNET_FASHION_MNIST", str(folder))
     assert len(fashion_mnist("train+validation")) == 24
 

@@ -293,7 +293,8 @@ def test_bad_options(tmp_path: Path, options: str, message: str) -> None:
 def test_loaded_by_name(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 8, "b": 8})
     data = load(f"folder:{tmp_path},size=16x24,channels=rgb,fit=pad,folds=2,fold=1,seed=3", "test")
-    assert (data.image_size, data.channels, data.fit, len(data)) == ((16, 24), 3, "pad", 8)
+    assert (data.image_size, data.channels, len(data)) == ((16, 24), 3, 8)
+    assert data.preprocess == Preprocess(style="plain", height=16, width=24, channels=3, fit="pad")
     assert tmp_path.name in data.name
     with pytest.raises(ValueError, match="folder needs a path"):
         load("folder", "train")

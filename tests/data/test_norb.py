@@ -68,7 +68,8 @@ def test_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test = small_norb("test")
     means = arrays["dat"].reshape(20, 2, 48, 2, 48, 2).mean(axis=(3, 5))
     np.testing.assert_array_equal(test.images, np.rint(means))
-    assert (test.name, test.channels, test.image_size, test.style) == ("small-norb test", 2, (48, 48), "plain")
+    assert (test.name, test.channels, test.image_size) == ("small-norb test", 2, (48, 48))
+    assert test.preprocess is None  # no image file has two channels
     assert test.class_names == CLASS_NAMES == ("animal", "human", "plane", "truck", "car")
     np.testing.assert_array_equal(small_norb("test", views="left").images, test.images[:, :1])
     np.testing.assert_array_equal(small_norb("test", views="right").images, test.images[:, 1:])

@@ -16,6 +16,7 @@ from capsnet.data import (
     _registry,
     canonical,
     describe,
+    info,
     list_datasets,
     load,
     options_of,
@@ -155,3 +156,45 @@ def test_every_data_set_says_what_it_is_and_has_a_test_split() -> None:
         assert describe(name).count("\n") == 0
         assert "test" in splits_of(name)
         assert all(default is not inspect.Parameter.empty for default in options_of(name).values())
+
+
+@pytest.mark.parametrize(
+    ("spec", "source", "gallery", "objects"),
+    [
+        ("mnist", "bundled", "mnist", 1),
+        ("mnist:per_class=10,seed=1", "bundled", "mnist:per_class=10,seed=1", 1),
+        ("mnist:/some/where", "folder", None, 1),
+        ("multimnist", "generated", "mnist", 2),
+        ("multimnist:shift=6,canvas=40", "generated", "mnist", 2),
+        ("expanded-mnist", "generated", "expanded-mnist", 1),
+        ("affnist:versions=2", "generated", "affnist:versions=2", 1),
+        ("affnist:source=original", "download", None, 1),
+        ("shapes", "generated", "shapes", 1),
+        ("shapes:kind=crowded,objects=3", "generated", None, 3),
+        ("sentences", "generated", None, 1),
+        ("sentences:labels=multi", "generated", None, None),
+        ("folder:/some/where", "folder", None, None),
+        ("cifar10", "download", None, 1),
+    ],
+)
+def test_info_follows_the_options_of_a_spec(
+    spec: str, source: str, gallery: str | None, objects: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSNET_DATA", "/elsewhere")  # a gallery must not depend on it
+    known = info(spec)
+    assert (known.source, known.gallery, known.objects) == (source, gallery, objects)
+    assert known.name == spec.partition(":")[0]
+    assert known.options == options_of(known.name)
+    assert (known.description, known.splits) == (describe(known.name), splits_of(spec))
+
+
+def test_info_checks_names_and_options() -> None:
+    with pytest.raises(ValueError, match=r"unknown data set 'mnits'. Did you mean 'mnist'\?"):
+        info("mnits")
+    with pytest.raises(ValueError, match=r"option objects of shapes: .*, got '9'"):
+        info("shapes:kind=crowded,objects=9")
+
+
+def test_info_of_a_plain_registration_has_defaults(toy: None) -> None:
+    known = info("toy")
+    assert (known.source, known.gallery, known.objects, known.options) == ("generated", None, None, {})

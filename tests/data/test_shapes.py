@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.data import Augment
+from capsnet.data import Augment, Preprocess
 from capsnet.data._shapes_draw import ELLIPSE, RECTANGLE, TRIANGLE, extents
 from capsnet.data._shapes_scenes import (
     FIT_ERROR,
@@ -58,7 +58,8 @@ def test_pictures_are_well_formed(kind: Kind) -> None:
     assert batch.images.shape == (COUNT, 1, 40, 40)
     assert batch.images.dtype == torch.float32
     assert 0 <= float(batch.images.min()) < float(batch.images.max()) <= 1
-    assert (dataset.channels, dataset.image_size, dataset.style) == (1, (40, 40), "plain")
+    assert (dataset.channels, dataset.image_size) == (1, (40, 40))
+    assert dataset.preprocess == Preprocess(style="plain", height=40, width=40)
     assert dataset.origin == dataset.subset([0]).origin == "generated"
     assert repr(dataset) == f"shapes {kind} test: 300 images 1x40x40, 3 classes"
     low, high = extents(truth.part_kinds, truth.part_poses)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from capsnet.data import Preprocess
 from capsnet.data._download import Remote
 from capsnet.data.svhn import FILES, svhn
 
@@ -34,7 +35,8 @@ def test_pictures_and_labels(folder: Path) -> None:
     test = svhn("test", folder)
     np.testing.assert_array_equal(test.images, images)
     assert test.targets.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
-    assert (test.name, test.channels, test.image_size, test.style) == ("svhn test", 3, (32, 32), "plain")
+    assert (test.name, test.channels, test.image_size) == ("svhn test", 3, (32, 32))
+    assert test.preprocess == Preprocess(style="plain", height=32, width=32, channels=3)
     assert test.class_names == tuple("0123456789")
     assert test.batch([0]).images.shape == (1, 3, 32, 32)
 

@@ -34,7 +34,7 @@ def test_expanded_digits_are_the_digits_themselves_shifted() -> None:
     assert shifted.image_size == (40, 40)
     assert len(shifted) == 10_000
     assert shifted.origin == "generated"
-    assert shifted.style == "digit"
+    assert shifted.preprocess == Preprocess(style="digit", height=40, width=40, border=6)
     index = np.arange(50)
     here, there = digits.batch(index), shifted.batch(index)
     assert torch.equal(here.targets, there.targets)

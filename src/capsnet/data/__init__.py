@@ -4,7 +4,20 @@
 """
 
 from ._listing import images_in
-from ._registry import canonical, describe, list_datasets, load, options_of, path_of, register, splits_of, with_options
+from ._pixels import NotAnImage, open_image
+from ._registry import (
+    DatasetInfo,
+    canonical,
+    describe,
+    info,
+    list_datasets,
+    load,
+    options_of,
+    path_of,
+    register,
+    splits_of,
+    with_options,
+)
 from .augment import Augment
 from .base import ArrayDataset, Batch, BatchTransform, Dataset, Sources, Subset, batch_indices, batches, num_batches
 from .cifar import cifar10
@@ -15,7 +28,7 @@ from .mat5 import read_mat
 from .mnist import mnist
 from .multimnist import multimnist
 from .norb import small_norb
-from .preprocess import Preprocess
+from .preprocess import Preprocess, preprocess_for
 from .sentences import Sentences, sentences
 from .shapes import shapes
 from .svhn import svhn
@@ -28,7 +41,9 @@ __all__ = [
     "Batch",
     "BatchTransform",
     "Dataset",
+    "DatasetInfo",
     "FolderDataset",
+    "NotAnImage",
     "Preprocess",
     "Sentences",
     "Sources",
@@ -44,13 +59,16 @@ __all__ = [
     "fashion_mnist",
     "folder",
     "images_in",
+    "info",
     "list_datasets",
     "load",
     "mnist",
     "multimnist",
     "num_batches",
+    "open_image",
     "options_of",
     "path_of",
+    "preprocess_for",
     "read_idx",
     "read_mat",
     "register",

@@ -8,6 +8,7 @@ without making the ones before it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from . import keyed
-from .preprocess import Preprocess
+from .preprocess import Preprocess, preprocess_for
 from .words import Words
 
 
@@ -43,29 +44,27 @@ class BatchTransform(Protocol):
 
 
 class Dataset:
-    """The contract. A new kind of data sets the four attributes and overrides `__len__` and `batch`, nothing else."""
+    """The contract: a subclass sets the first four attributes and overrides ``__len__`` and ``batch``.
+
+    ``preprocess`` turns any image file (or any text) into an input of this kind, and is stored with the weights of a
+    model that is trained on the data set. A subclass assigns its own; else pictures keep their colours and are resized.
+    It is None if no image file can become an input.
+    """
 
     name: str
     class_names: tuple[str, ...]
     image_size: tuple[int, int]  # (H, W); of texts (1, L)
     channels: int
-    vocabulary: tuple[str, ...] = ()  # what the numbers of a text stand for; empty where the examples are pictures
-    style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
-    fit: Literal["crop", "pad", "stretch"] = "crop"
-    border: int = 0  # empty pixels around a digit's own frame
-    white: int | None = None  # the grey level that is white in 16-bit files, if it is not 65535
     origin: Literal["original", "generated"] = "original"  # files of that name, or made here by the same rules
 
-    @property
+    @cached_property
     def preprocess(self) -> Preprocess | Words | None:
-        """What turns any image file (or any text) into an input of this kind, or None where no image file could."""
-        if self.vocabulary:
-            return Words(vocabulary=self.vocabulary)
-        if self.channels not in (1, 3):
-            return None
-        height, width = self.image_size
-        kind = {"style": self.style, "fit": self.fit, "border": self.border, "white": self.white}
-        return Preprocess(height=height, width=width, channels=self.channels, **kind)
+        return preprocess_for(self.image_size, self.channels)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """What the numbers of a text stand for; empty where the examples are pictures."""
+        return self.preprocess.vocabulary if isinstance(self.preprocess, Words) else ()
 
     @property
     def num_classes(self) -> int:
@@ -108,13 +107,21 @@ class ArrayDataset(Dataset):
     """
 
     def __init__(
-        self, images: NDArray, targets: NDArray, class_names: Sequence[str] | None = None, *, name: str = "arrays"
+        self,
+        images: NDArray,
+        targets: NDArray,
+        class_names: Sequence[str] | None = None,
+        *,
+        name: str = "arrays",
+        preprocess: Preprocess | None = None,
     ) -> None:
         self.name = name
         self.images = _check_images(np.asarray(images))
         self.targets, self.class_names = _check_targets(np.asarray(targets), class_names, len(self.images))
         self.channels = self.images.shape[1]
         self.image_size = (self.images.shape[2], self.images.shape[3])
+        if preprocess is not None:
+            self.preprocess = preprocess
 
     def __len__(self) -> int:
         return len(self.images)
@@ -136,7 +143,7 @@ class ArrayDataset(Dataset):
         chosen = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
         )
-        chosen.style, chosen.fit, chosen.border, chosen.white = self.style, self.fit, self.border, self.white
+        chosen.preprocess = self.preprocess
         return chosen
 
 
@@ -147,8 +154,7 @@ class Subset(Dataset):
         self.whole, self.chosen = whole, whole._check_indices(indices)
         self.name = name or f"{whole.name} (subset)"
         self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
-        self.style, self.fit, self.border, self.origin = whole.style, whole.fit, whole.border, whole.origin
-        self.vocabulary, self.white = whole.vocabulary, whole.white
+        self.preprocess, self.origin = whole.preprocess, whole.origin
 
     def __len__(self) -> int:
         return len(self.chosen)

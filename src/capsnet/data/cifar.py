@@ -43,7 +43,8 @@ RECORD = 1 + 3 * 32 * 32  # a label, then a plane of red, of green and of blue, 
     "cifar10",
     "Ten kinds of things, 32x32 in colour: 40,000 train, 10,000 validation, 10,000 test (downloaded, 170 MB)",
     SPLITS,
-    path="optional",
+    source="download",
+    objects=1,
     environment="CAPSNET_CIFAR10",
 )
 def cifar10(split: str = "train", path: str | Path | None = None) -> ArrayDataset:
@@ -57,9 +58,7 @@ def cifar10(split: str = "train", path: str | Path | None = None) -> ArrayDatase
     batches = [decode_batch(data, f"{source}: {name}") for name, data in _contents(source, names)]
     images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     rows = slice(None) if split == "test" else training_rows(split, len(images), 5, source)
-    dataset = ArrayDataset(images[rows], labels[rows], CLASS_NAMES, name=f"cifar10 {split}")
-    dataset.style = "plain"
-    return dataset
+    return ArrayDataset(images[rows], labels[rows], CLASS_NAMES, name=f"cifar10 {split}")
 
 
 def decode_batch(data: bytes, source: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -60,7 +60,8 @@ CLASS_NAMES = (
     "fashion-mnist",
     "Clothes, 28x28 grey: 50,000 train, 10,000 validation, 10,000 test (downloaded, 31 MB)",
     SPLITS,
-    path="optional",
+    source="download",
+    objects=1,
     environment="CAPSNET_FASHION_MNIST",
 )
 def fashion_mnist(split: str = "train", path: str | Path | None = None) -> ArrayDataset:
@@ -76,9 +77,7 @@ def fashion_mnist(split: str = "train", path: str | Path | None = None) -> Array
     if int(labels.max()) >= len(CLASS_NAMES):
         raise ValueError(f"{source}: expected labels 0 to 9, found {labels.max()}: this is not Fashion-MNIST")
     rows = slice(None) if split == "test" else training_rows(split, len(images), 6, source)
-    dataset = ArrayDataset(images[rows, None], labels[rows], CLASS_NAMES, name=f"fashion-mnist {split}")
-    dataset.style = "plain"  # photographs of things, not ink on paper
-    return dataset
+    return ArrayDataset(images[rows, None], labels[rows], CLASS_NAMES, name=f"fashion-mnist {split}")
 
 
 def _published(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -32,7 +32,7 @@ from ._listing import Listing, list_tree, visible_folders, warn_once
 from ._registry import register
 from ._splits import Examples, draw_folds, draw_parts
 from .base import ArrayDataset
-from .preprocess import Fit, White
+from .preprocess import Fit, White, preprocess_for
 
 SPLITS = ("train", "validation", "train+validation", "test")
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -46,7 +46,13 @@ class FolderDataset(ArrayDataset):
     skipped: list[str]
 
 
-@register("folder", "Your own images: one sub-folder per class, or a CSV of path,label(s)", SPLITS, path="required")
+@register(
+    "folder",
+    "Your own images: one sub-folder per class, or a CSV of path,label(s)",
+    SPLITS,
+    source="folder",
+    path="required",
+)
 def folder(
     split: str = "train",
     path: str | Path | None = None,
@@ -87,8 +93,9 @@ def folder(
         examples.member[rows].astype(np.float32) if _is_multilabel(listing) else examples.member[rows].argmax(axis=1)
     )
     name = f"{source.resolve().stem if source.is_file() else source.resolve().name} {split}"
-    dataset = FolderDataset(data.images[rows], targets, listing.class_names, name=name)
-    dataset.fit, dataset.white = fit, white
+    images = data.images[rows]
+    prepare = preprocess_for(images.shape[2:], images.shape[1], fit=fit, white=white)
+    dataset = FolderDataset(images, targets, listing.class_names, name=name, preprocess=prepare)
     chosen = [data.items[i] for i in rows]
     dataset.files, dataset.groups = [item.name for item in chosen], [item.group for item in chosen]
     dataset.skipped = list(data.skipped)

@@ -28,6 +28,7 @@ from ._cache import cache_dir, store
 from ._registry import register
 from .base import ArrayDataset
 from .idx import decode_idx, read_idx, unpack
+from .preprocess import preprocess_for
 
 SPLITS = ("train", "validation", "train+validation", "test")
 SHA256 = {  # of the uncompressed files
@@ -42,6 +43,9 @@ SHA256 = {  # of the uncompressed files
     "mnist",
     "Handwritten digits, 28x28: 50,000 train, 10,000 validation, 10,000 test (in the box)",
     SPLITS,
+    source="bundled",
+    gallery="mnist",
+    objects=1,
     environment="CAPSNET_DATA",
 )
 def mnist(
@@ -78,8 +82,8 @@ def mnist(
     cut = len(images) - len(images) // 6
     rows = {"train": slice(0, cut), "validation": slice(cut, None)}.get(split, slice(None))
     names = tuple(str(j) for j in range(classes))
-    dataset = ArrayDataset(images[rows, None], labels[rows], names, name=f"mnist {split}")
-    dataset.style = "digit"
+    digit = preprocess_for(images.shape[1:], 1, style="digit")
+    dataset = ArrayDataset(images[rows, None], labels[rows], names, name=f"mnist {split}", preprocess=digit)
     if per_class is None or not split.startswith("train"):
         return dataset
     return dataset.subset(_few(dataset.targets, per_class, seed, dataset.name), name=dataset.name)

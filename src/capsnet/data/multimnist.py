@@ -154,6 +154,9 @@ def _extent(marks: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int
     "multimnist",
     "Two overlapping digits, 36x36, made as they are needed: a new 50,000 pairs per epoch, 10,000 fixed test pairs",
     SPLITS,
+    source="generated",
+    gallery="mnist",
+    objects=2,
     environment="CAPSNET_DATA",
 )
 def multimnist(

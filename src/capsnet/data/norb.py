@@ -48,7 +48,8 @@ SIDE = 96
     "small-norb",
     "Toys from all sides in stereo, 48x48 grey: 19,440 train, 4,860 validation, 24,300 test (downloaded, 263 MB)",
     SPLITS,
-    path="optional",
+    source="download",
+    objects=1,
     environment="CAPSNET_SMALL_NORB",
 )
 def small_norb(
@@ -73,9 +74,7 @@ def small_norb(
     rows = _rows(split, info[:, 0], paths[names[2]])
     cameras = {"both": slice(0, 2), "left": slice(0, 1), "right": slice(1, 2)}[views]
     images = shrink(pixels, rows, cameras, size)
-    dataset = ArrayDataset(images, labels[rows], CLASS_NAMES, name=f"small-norb {split}")
-    dataset.style = "plain"
-    return dataset
+    return ArrayDataset(images, labels[rows], CLASS_NAMES, name=f"small-norb {split}")
 
 
 def read_norb(dat: Path, cat: Path, info: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

@@ -36,6 +36,7 @@ from .words import Words
 SPLITS = ("train", "validation", "train+validation", "test")
 COUNTS = {"train": 12_000, "validation": 2_000, "test": 2_000}
 LENGTH = 24  # words of the longest text
+WORDS = Words(vocabulary=VOCABULARY)
 
 _BUCKETS = {"train": (0, 1), "validation": (2,), "test": (3,)}  # of four: half of all texts may be trained on
 _CLAUSES = 4  # at most, said and denied together
@@ -49,7 +50,6 @@ class Sentences(Dataset):
     origin = "generated"
     channels = 1
     image_size = (1, LENGTH)
-    vocabulary = VOCABULARY
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Sentences(Dataset):
         if count is not None and count < 1:
             raise ValueError(f"count must be at least 1 example, got {count}")
         self.name = f"sentences {labels} {split}"
+        self.preprocess = WORDS
         self.class_names = TOPICS[:topics]
         made = [
             _texts(piece, COUNTS[piece] if count is None else count, topics, labels, noise, seed)
@@ -94,7 +95,7 @@ class Sentences(Dataset):
 
     def text(self, index: int) -> str:
         """An example as people read it."""
-        return Words(vocabulary=self.vocabulary).text(self.words[self._check_indices([index])[0]])
+        return WORDS.text(self.words[self._check_indices([index])[0]])
 
     def __repr__(self) -> str:
         return f"{self.name}: {len(self):,} texts of up to {LENGTH} words, {self.num_classes} classes"
@@ -176,6 +177,8 @@ def _with_fillers(
     "sentences",
     "Generated short texts on 4 to 10 topics, with denials and ambiguous words; labels=multi mixes topics",
     SPLITS,
+    source="generated",
+    objects=lambda options: 1 if options["labels"] == "single" else None,
     path="none",
 )
 def sentences(

@@ -166,6 +166,9 @@ class Shapes(Dataset):
     "shapes",
     "Generated houses, boats and faces made of the same parts; also parts alone, scrambled, crowded (kind=)",
     SPLITS,
+    source="generated",
+    gallery="shapes",
+    objects=lambda options: options["objects"] if options["kind"] == "crowded" else 1,
     path="none",
 )
 def shapes(

@@ -32,7 +32,8 @@ FILES = {
     "svhn",
     "House numbers, 32x32 in colour: 61,048 train, 12,209 validation, 26,032 test (downloaded, 246 MB)",
     SPLITS,
-    path="optional",
+    source="download",
+    objects=1,
     environment="CAPSNET_SVHN",
 )
 def svhn(split: str = "train", path: str | Path | None = None) -> ArrayDataset:
@@ -42,9 +43,7 @@ def svhn(split: str = "train", path: str | Path | None = None) -> ArrayDataset:
     file = find_or_fetch("svhn", {name: FILES[name]}, named_folder(path, "CAPSNET_SVHN"))[name]
     images, labels = read_svhn(file)
     rows = slice(None) if split == "test" else training_rows(split, len(images), 6, file)
-    dataset = ArrayDataset(images[rows], labels[rows], tuple("0123456789"), name=f"svhn {split}")
-    dataset.style = "plain"  # a photograph, not ink on paper
-    return dataset
+    return ArrayDataset(images[rows], labels[rows], tuple("0123456789"), name=f"svhn {split}")
 
 
 def read_svhn(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -2,7 +2,6 @@
 
 import io
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,23 +195,11 @@ def _prepared(picture: Picture | Skipped, prepare: Callable[[Any], Tensor], skip
         return picture
     source = str(picture) if isinstance(picture, str | Path) else ""
     try:
-        image = _opened(picture) if isinstance(picture, bytes) else picture
-        return _Prepared(source, torch.as_tensor(prepare(image)))
+        return _Prepared(source, torch.as_tensor(prepare(picture)))
     except (ValueError, OSError) as error:
         if not skip:
             raise
         return Skipped(source, error)
-
-
-def _opened(content: bytes) -> Image.Image:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # twice that size is an error
-            return Image.open(io.BytesIO(content))
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"the image is too large to be decoded safely ({error})") from None
-    except (OSError, ValueError, SyntaxError):
-        raise ValueError(f"these {len(content):,} bytes are not an image in a format that Pillow knows") from None
 
 
 def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -> list[Prediction]:
