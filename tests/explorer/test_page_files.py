@@ -42,9 +42,9 @@ def test_good_files_are_shown_and_bad_ones_refused(
     bad = {
         "huge.png": (good + bytes(11_000_000), "at most 10 MB"),
         "corrupt.png": (good[: len(good) // 2], "damaged or incomplete"),
-        "header.png": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "picture"),
-        "words.txt": (b"this is no picture, but a sentence\n" * 20, "not a picture"),
-        "empty.png": (b"", "picture"),
+        "header.png": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "image"),
+        "words.txt": (b"this is no picture, but a sentence\n" * 20, "not an image"),
+        "empty.png": (b"", "image"),
     }
     for name, (content, words) in bad.items():
         visit.page.evaluate("() => { document.getElementById('status').textContent = ''; }")

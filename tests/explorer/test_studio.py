@@ -10,6 +10,7 @@ from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.explorer._gallery import Gallery
 from capsnet.models import Model
+from capsnet.serving.problems import Missing
 from capsnet.serving.service import load_models
 
 from .conftest import BUNDLED, HOME, TestClient, wire
@@ -37,9 +38,18 @@ def test_bundled_models_have_a_gallery_without_a_download() -> None:
         gallery = Gallery(capsnet.load(name))
         assert gallery.exists()
         assert gallery.one(3)["label"] == 0  # of MNIST's test digits and the data sets made from them
+
+
+@pytest.mark.parametrize(
+    "spec", ["affnist:versions=1,source=original", "svhn", "mnist:{folder}", "folder:{folder}", "?"]
+)
+def test_card_never_makes_the_server_download_or_open_a_folder(tmp_path: Path, spec: str) -> None:
     model = capsnet.load("capsnet-affine")
-    model.card = model.card | {"data": "affnist:versions=1,source=original"}
-    assert not Gallery(model).exists()
+    model.card = model.card | {"data": spec.format(folder=tmp_path)}
+    gallery = Gallery(model)
+    assert not gallery.exists()
+    with pytest.raises(Missing, match="is not bundled"):
+        gallery.measured_on()
 
 
 def test_models_of_texts_are_refused(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_bad_images_do_not_disturb_good_ones(client: TestClient, digits: ArrayDa
         (404, "there is no model", {"url": f"{ADDRESS}?model=nobody", "content": b"x", "headers": PNG}),
         (415, "must be image/* or application/json", {"url": ADDRESS, "content": b"x"}),
         (415, "got text/plain", {"url": ADDRESS, "content": b"x", "headers": {"content-type": "text/plain"}}),
-        (415, "this is not a picture", {"url": ADDRESS, "content": b"", "headers": PNG}),
+        (415, "not an image", {"url": ADDRESS, "content": b"", "headers": PNG}),
         (422, "threshold", {"url": f"{ADDRESS}?threshold=nan", "content": b"x", "headers": PNG}),
         (422, "threshold", {"url": f"{ADDRESS}?threshold=1.5", "content": b"x", "headers": PNG}),
         (422, "not JSON", {"url": ADDRESS, "content": b"{", "headers": {"content-type": "application/json"}}),

@@ -19,7 +19,7 @@ from capsnet.serving.images import quantise, to_array, to_wire
 def introduce(exhibit: Exhibit) -> dict[str, Any]:
     """What the page needs to know about a model."""
     model, card, profile = exhibit.model, exhibit.model.card, exhibit.profile
-    accuracy = card.get("test_accuracy")
+    accuracy, info = card.get("test_accuracy"), exhibit.gallery.info
     kind = model.config.get("name", type(model).__name__)
     return {
         "name": exhibit.name,
@@ -35,7 +35,7 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
         "routing": describe_routing(own) if (own := model.class_routing) else None,
         "routings": replacements(model),
         "grid": list(model.grid) if model.grid else None,
-        "multi": str(card.get("data", "")).partition(":")[0] == "multimnist",
+        "multi": bool(info and info.objects and info.objects > 1),
         "test_accuracy": accuracy.get("value") if isinstance(accuracy, dict) else accuracy,
         "ranges": profile.model_dump()["ranges"] if profile else None,
         "means": profile.means if profile else None,

@@ -2,18 +2,15 @@
 
 import base64
 import binascii
-import io
-import struct
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
-from capsnet.serving.problems import Unsupported
+from capsnet import data
 from capsnet.serving.wire import Pixels
 
 Bytes = NDArray[np.uint8]  # (H, W, C)
@@ -39,8 +36,8 @@ def to_array(pixels: Pixels, field: str) -> Bytes:
 def to_wire(image: Bytes) -> dict[str, Any]:
     """(H, W, C) for the wire."""
     height, width, channels = image.shape
-    data = base64.b64encode(image.tobytes()).decode("ascii")
-    return {"width": width, "height": height, "channels": channels, "data": data}
+    encoded = base64.b64encode(image.tobytes()).decode("ascii")
+    return {"width": width, "height": height, "channels": channels, "data": encoded}
 
 
 def quantise(images: Tensor) -> Bytes:
@@ -49,18 +46,5 @@ def quantise(images: Tensor) -> Bytes:
 
 
 def open_image(content: bytes) -> Image.Image:
-    """An uploaded file, with a limit on its pixels that is checked before any of them is decoded."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our limit is below
-            image = Image.open(io.BytesIO(content), formats=FORMATS)
-    except UnidentifiedImageError:
-        raise Unsupported(f"this is not a picture: the formats are {', '.join(FORMATS)}") from None
-    except Image.DecompressionBombError:
-        raise ValueError(f"the picture is too large: at most {MOST_PIXELS:,} pixels") from None
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
-        raise ValueError(f"the picture is damaged or incomplete ({error})") from None
-    if image.width * image.height > MOST_PIXELS:
-        size = f"{image.width} x {image.height}"
-        raise ValueError(f"the picture is too large: {size}, at most {MOST_PIXELS:,} pixels are taken")
-    return image
+    """An uploaded file."""
+    return data.open_image(content, formats=FORMATS, max_pixels=MOST_PIXELS)

@@ -7,13 +7,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from capsnet.data import NotAnImage
+
 
 class Missing(LookupError):
     """There is nothing of that name or number: 404."""
-
-
-class Unsupported(ValueError):
-    """The content is of no supported type: 415."""
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -36,7 +34,7 @@ def add_handlers(app: FastAPI) -> None:
         async def handler(_: Request, error: Exception) -> JSONResponse:
             return problem(status, " ".join(str(error).split()))
 
-    for kind, status in ((Missing, 404), (Unsupported, 415), (ValueError, 422)):
+    for kind, status in ((Missing, 404), (NotAnImage, 415), (ValueError, 422)):
         handle(kind, status)
 
     @app.exception_handler(Exception)
