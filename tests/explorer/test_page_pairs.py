@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import expect
 
+import capsnet
 from capsnet.models import Model
 
 from .browser import Visit
@@ -50,7 +51,7 @@ def test_two_digits(visit: Visit, bundled: Model) -> None:
     visit.by("decode-absent-class").select_option(str(absent))
     visit.quiet()
     assert apart(visit.grey("decode-absent"), drawn(bundled, absent, poses[absent])) <= 1
-    expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, which is hardly there")).to_be_visible()
+    expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, absent")).to_be_visible()
 
 
 def test_a_pair_can_be_the_input(visit: Visit, bundled: Model) -> None:
@@ -219,40 +220,50 @@ def test_going_back_in_a_larger_frame(visit: Visit) -> None:
     assert apart(visit.grey("seen"), second) == 0
 
 
-def test_a_network_without_capsules(visit: Visit) -> None:
-    visit.pardoned += ["status of 404"]  # its pictures are not in the box
+def check_formulas(visit: Visit, model: Model) -> None:
+    """The heads of two panels show the formulas that the routing declares."""
+    own = model.class_routing
+    assert own is not None
+    for panel, formula in (("routing", own.formula.coupling), ("who", own.formula.presence)):
+        shown = formula.replace("_", "").replace("^", "").replace("-", "\N{MINUS SIGN}")
+        expect(visit.page.locator(f"#{panel} .equation")).to_have_text(shown)
+    expect(visit.page.locator("#routing header")).to_contain_text(own.sentence)
+
+
+def test_network_without_capsules_says_so(visit: Visit, bundled: Model) -> None:
+    visit.pardoned += ["status of 404"]  # its data set is not bundled
     visit.by("model").select_option("cnn")
     visit.quiet()
     expect(visit.page.locator("#who .legend")).to_contain_text("no capsules")
     expect(visit.page.locator("#who header")).to_contain_text("How sure the network is that each class")
     expect(visit.page.locator("#who .equation")).to_be_hidden()
     expect(visit.page.locator("#routing .equation")).to_be_hidden()
-    expect(visit.page.locator("#knobs .excuse")).to_contain_text("no capsules")
-    expect(visit.page.locator("#sweep .excuse")).to_be_visible()
-    expect(visit.page.locator("#routing .routing-note")).to_contain_text("nothing to step through")
+    expect(visit.page.locator("#knobs .reason")).to_contain_text("no capsules")
+    expect(visit.page.locator("#sweep .reason")).to_be_visible()
+    expect(visit.page.locator("#routing .routing-note")).to_contain_text("cnn has none")
     expect(visit.by("routing-step")).to_be_hidden()
     own = visit.ask("classify", seen=wire(visit.grey("seen")), model="cnn")["lengths"]
     assert visit.lengths() == pytest.approx(own, abs=DIGITS)
     visit.by("model").select_option(BUNDLED)
     visit.quiet()
     expect(visit.page.locator("#who header")).to_contain_text("its length says how sure")
-    expect(visit.page.locator("#who .equation")).to_have_attribute("aria-label", re.compile("squashed"))
-    expect(visit.page.locator("#routing .equation")).to_have_text(re.compile(r"exp bij\s*Σk exp bik"))
+    check_formulas(visit, bundled)
+    spoken = "c i j is exp(b i j) over the sum over k of exp(b i k)"
+    expect(visit.page.locator("#routing .equation")).to_have_attribute("aria-label", spoken)
     expect(visit.by("first")).to_contain_text("first: 7")
     assert len(visit.knobs()) == 16
     expect(visit.by("routing-step")).to_be_visible()
 
 
-def test_matrix_capsules(visit: Visit) -> None:
-    """No decoder, so nothing to turn; but their routing can be stepped through, over 3 x 3 places."""
+def test_matrix_capsules_can_be_stepped_through(visit: Visit) -> None:
+    """They have no decoder, but a routing over 3 x 3 places."""
     visit.by("model").select_option("matrix-mnist")
     visit.quiet()
     expect(visit.page.locator("#who header")).to_contain_text("A capsule is a pose and, apart from it,")
-    expect(visit.page.locator("#who .equation")).to_contain_text("costjh")
-    expect(visit.page.locator("#routing .equation")).to_have_text(re.compile(r"cij = \s*aj pij\s*Σk ak pik"))
-    expect(visit.page.locator("#sweep .excuse")).to_be_visible()
+    check_formulas(visit, capsnet.load("matrix-mnist"))
+    expect(visit.page.locator("#sweep .reason")).to_be_visible()
     expect(visit.page.locator("#routing .routing-note")).to_be_hidden()
-    expect(visit.by("routing-iteration")).to_have_text("Iteration 2 of 2")
+    expect(visit.by("routing-iteration")).to_have_text("EM step 2 of 2")
     expect(visit.by("regions").get_by_role("gridcell")).to_have_count(9)
     visit.by("routing-back").click()
     expect(visit.by("routing-story")).to_contain_text("every child gives each class the same")

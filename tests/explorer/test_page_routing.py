@@ -139,7 +139,7 @@ def test_negative_couplings_are_explained(visit: Visit) -> None:
     scale = visit.page.locator("#routing .map-scale").nth(1)
     expect(scale).to_contain_text(f"{float(couplings.min()):.2f}")
     expect(scale).to_contain_text(f"{float(couplings.max()):.2f}")
-    expect(scale).to_contain_text("zero; below it")
+    expect(scale).to_contain_text("zero; negative votes")
     expect(visit.page.locator("#routing .votes-words")).to_contain_text("hollow where it counts against it")
     child = int(couplings[:, 7].argmax())
     plain = visit.pixels("map-type-0" if child else "map-type-1")

@@ -18,7 +18,7 @@ const spoken = (text) => SPOKEN.reduce((words, [symbol, word]) => words.replaceA
 
 /** The same as elements: variables, which have one letter, are in italics. */
 function typeset(text) {
-  const letters = (part) => part.split(/(\p{L}+)/u).map((word) => (/^\p{L}$/u.test(word) ? h("i", {}, word) : word));
+  const letters = (part) => part.split(/(\p{L}+)/u).map((word) => (/^(?!Σ)\p{L}$/u.test(word) ? h("i", {}, word) : word));
   return text.replaceAll("-", "−").split(/([_^][\p{L}\p{N}.]+)/u).flatMap((part) => {
     if (part.startsWith("_")) return [h("sub", {}, h("i", {}, part.slice(1)))];
     return part.startsWith("^") ? [h("sup", {}, ...letters(part.slice(1)))] : letters(part);
@@ -37,7 +37,8 @@ export function head(section, sentence, formula = "") {
 /** Keep both heads up to date. */
 export function mount(who, routing) {
   state.on(["model"], () => {
-    const { dims, routing: own } = currentModel();
+    const { dims, routing: own, style } = currentModel();
+    who.querySelector("h2").textContent = style === "digit" ? "Which digit?" : "Which class?";
     head(who, own?.presence_is_length ? VECTOR : dims ? POSE : PLAIN, own?.presence);
     head(routing, own?.sentence ?? "This network routes nothing.", own?.coupling);
   });

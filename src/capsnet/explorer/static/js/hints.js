@@ -13,7 +13,7 @@ function seenBefore() {
   try {
     return localStorage.getItem(SEEN) !== null;
   } catch {
-    return false; // storage can be switched off: then every visit is the first
+    return false; // storage can be switched off
   }
 }
 
@@ -25,7 +25,7 @@ function remember() {
   }
 }
 
-/** Fill the strip, and show it if nobody has closed it here before. */
+/** Fill the strip, and show it if it was never closed in this browser. */
 export function mount(strip) {
   const help = document.getElementById("help");
   const show = (visible) => {
@@ -36,7 +36,7 @@ export function mount(strip) {
     const inside = strip.contains(document.activeElement);
     show(false);
     remember();
-    if (inside) help.focus(); // the focus must not fall back to the top of the page
+    if (inside) help.focus(); // the focus must not go back to the top of the page
   };
   const go = (id) => {
     const title = document.getElementById(`${id}-title`);

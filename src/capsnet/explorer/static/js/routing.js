@@ -1,8 +1,8 @@
 /**
- * The routing of the picture that is seen, iteration by iteration: who gives how much to whom, and what comes of it.
+ * The routing of the picture, iteration by iteration: the couplings of all children and parents.
  *
  * Three views of the same couplings: the picture (where), the maps (to which class, from which type), the votes (why).
- * Pointing at one lights up the same children in the others.
+ * Pointing at one highlights the same children in the others.
  */
 
 import { capitalised, latest, report } from "./api.js";
@@ -13,7 +13,7 @@ import { select } from "./network.js";
 import { toWire } from "./pixels.js";
 import { colourOf, onTheme, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
-import { narrate, tellSpot } from "./routing_words.js";
+import { describeIteration, describeSpot } from "./routing_words.js";
 import { sparkline } from "./sparkline.js";
 import { currentModel, state } from "./state.js";
 import { Trace } from "./trace.js";
@@ -28,11 +28,11 @@ const askVotes = latest("votes");
 class RoutingPanel {
   constructor(body) {
     this.trace = null;
-    this.at = 0; // the place in time that is drawn; moves towards the iteration
+    this.at = 0; // the point in time that is drawn; moves towards the iteration
     this.pinned = null;
     this.hovered = null;
     this.timer = null;
-    this.still = () => {}; // stops what moves
+    this.still = () => {}; // stops the animation
     this.spark = sparkline();
     this.note = h("p", { class: "routing-note" });
     this.story = h("p", { class: "routing-story", "aria-live": "polite", "data-testid": "routing-story" });
@@ -73,26 +73,26 @@ class RoutingPanel {
     this.look = { colour: ramp(this.body), ink, line, vote, parent, mark };
   }
 
-  /** Why there is nothing to see, or null. */
-  excuse() {
+  /** Why there is nothing to show, or null. */
+  reason() {
     const model = currentModel();
-    if (!model || !state.get("seen")) return "Draw a digit first: its routing appears here.";
+    if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
     if (model.grid) return null;
     return (
-      `This panel shows class capsules that are routed to from places in the picture. ${model.title} has none, ` +
-      "so there is nothing to step through. Choose another network above."
+      `This panel shows class capsules whose children lie in the picture. ${model.title} has none. ` +
+      "Choose another network above."
     );
   }
 
   ask() {
-    const excuse = this.excuse();
-    this.note.textContent = excuse ?? "";
-    this.note.hidden = excuse === null;
-    this.controls.hidden = this.story.hidden = this.stage.hidden = excuse !== null || !this.trace;
-    if (excuse !== null) return this.pause();
-    if (state.get("drawing") || !state.get("answer")) return undefined; // half a stroke's maps help nobody: wait
+    const reason = this.reason();
+    this.note.textContent = reason ?? "";
+    this.note.hidden = reason === null;
+    this.controls.hidden = this.story.hidden = this.stage.hidden = reason !== null || !this.trace;
+    if (reason !== null) return this.pause();
+    if (state.get("drawing") || !state.get("answer")) return undefined; // wait for the end of the stroke
     const model = currentModel();
-    const runs = model.routing?.iterations ? state.get("runs") : null; // null: as many as the network has of its own
+    const runs = model.routing?.iterations ? state.get("runs") : null; // null: the network's own number
     this.question = { model: model.name, seen: toWire(state.get("seen")), ...(runs && { iterations: runs }) };
     const seen = state.get("seen");
     askTrace("/api/trace", this.question).then((answer) => answer && this.show(answer, model, seen)).catch(report);
@@ -112,7 +112,7 @@ class RoutingPanel {
     }).catch(report);
   }
 
-  /** A new trace is there. The stage is built anew only where its shape changes. */
+  /** Show a new trace. The stage is rebuilt only if its shape changes. */
   show(answer, model, seen) {
     if (model.name !== state.get("model")) return;
     const shape = JSON.stringify([answer.grid, model.name]);
@@ -130,12 +130,12 @@ class RoutingPanel {
     this.settle(false);
   }
 
-  /** How many iterations a person may run; a link may have brought another number. */
+  /** How many iterations can be run; a link may name another number. */
   offerRuns(own) {
     const runs = state.get("runs");
     const counts = [...new Set([3, 5, 10, runs])].filter((count) => count && count !== own).sort((a, b) => a - b);
     const others = counts.map((count) => [count, `${count} iterations`]);
-    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "its own way"]]);
+    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "no iterations"]]);
     this.count.value = (own && runs !== own && runs) || "";
     this.count.disabled = !own;
   }
@@ -206,7 +206,7 @@ class RoutingPanel {
 
   /** Go to the iteration that the state asks for, in one jump or on a moving picture. */
   settle(animate) {
-    if (!this.trace) return;
+    if (!this.trace || !currentModel()?.routing) return;
     this.still();
     const [from, to] = [this.at, this.target()];
     this.label(to);
@@ -228,7 +228,7 @@ class RoutingPanel {
     this.spark.draw(entropy, iteration);
     const klass = state.get("klass");
     const known = klass !== null && klass < this.trace.J;
-    this.story.textContent = known ? narrate(this.trace, routing, iteration, klass, classes[klass]) : "";
+    this.story.textContent = known ? describeIteration(this.trace, routing, iteration, klass, classes[klass]) : "";
   }
 
   draw() {
@@ -251,7 +251,7 @@ class RoutingPanel {
     this.typesTitle.textContent = `Couplings to “${name}”: ${this.typesWords}`;
     this.votesTitle.textContent = `Votes for “${name}”`;
     this.spotWords.textContent = spot
-      ? tellSpot(trace, this.target(), spot, currentModel())
+      ? describeSpot(trace, this.target(), spot, currentModel())
       : "Point at a square, or walk over them with the arrow keys.";
   }
 

@@ -11,7 +11,7 @@ const EVEN = 1.3; // couplings are sent as bytes: a difference of hardly more th
  * @param {object} routing as the server describes it
  * @param {number} iteration 0-based  @param {number} klass  @param {string} name of the class
  */
-export function narrate(trace, routing, iteration, klass, name) {
+export function describeIteration(trace, routing, iteration, klass, name) {
   const [before, now] = [Math.max(0, iteration - 1), iteration].map((r) => trace.lengths[r][klass].toFixed(2));
   const count = (test) => {
     let number = 0;
@@ -43,7 +43,7 @@ export function narrate(trace, routing, iteration, klass, name) {
 }
 
 /** The couplings of the children of a position, or of the one of a type there. */
-export function tellSpot(trace, iteration, { y, x, type }, { classes, receptive }) {
+export function describeSpot(trace, iteration, { y, x, type }, { classes, receptive }) {
   const types = type === null ? [...Array(trace.T).keys()] : [type];
   const shares = classes.map((name, parent) => {
     const sum = types.reduce((total, each) => total + trace.coupling(iteration, trace.child(y, x, each), parent), 0);

@@ -50,9 +50,9 @@ const link = () => location.href;
 async function follow() {
   if (!state.get("seen") || !state.get("answer") || state.get("drawing")) return;
   newest += 1;
-  const mine = newest;
+  const number = newest;
   const [text, lines] = [await encode(), await python()];
-  if (mine !== newest) return;
+  if (number !== newest) return;
   history.replaceState(null, "", `#${text}`);
   code.textContent = lines;
 }
@@ -70,7 +70,7 @@ async function copyLink() {
 }
 
 async function saveNumbers() {
-  await follow(); // the link among them is of this moment
+  await follow(); // so that the link among them is up to date
   save("json", await asJson(link()));
 }
 

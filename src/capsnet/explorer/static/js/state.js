@@ -1,5 +1,5 @@
 /**
- * One store for the whole page: panels read it, set it, and hear of changes. Nothing else is shared between them.
+ * One store for the whole page: panels read it, set it, and listen to changes. They share nothing else.
  *
  * Keys
  *   models     the server's list of models            model       the name of the chosen one
@@ -14,10 +14,10 @@
  *   pose       the selected capsule's slider values (Float64Array), null for a network without capsules
  *   picture    what the selected capsule draws with these values, or null
  *   iteration  the step of the routing view, 0-based; null stands for the last
- *   runs       how many iterations the routing view runs; null for as many as the network has of its own
+ *   runs       how many iterations the routing view runs; null for the network's own number
  *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
  *   pair       the two digits of pair.js               pairMode    they are what all panels see
- *   measured   how often the descriptions of models were completed by ranges that the server has measured since
+ *   measured   how often ranges that the server measured later were added to the descriptions of models
  *   compare    the columns of compare.js; none stands for its defaults
  */
 
@@ -28,25 +28,25 @@ const values = {
 };
 const listeners = [];
 let changed = new Set();
-let telling = false;
+let notifying = false;
 
-/** Tell the listeners until all is quiet. A set() from within a listener waits for its turn, so none hears old news. */
-function tell() {
-  if (telling) return;
-  telling = true;
+/** Call the listeners until nothing changes any more. A set() by a listener waits until all have been called. */
+function notify() {
+  if (notifying) return;
+  notifying = true;
   while (changed.size) {
-    const news = changed;
+    const keysChanged = changed;
     changed = new Set();
     for (const { keys, callback } of [...listeners]) {
-      if (keys && !keys.some((key) => news.has(key))) continue;
+      if (keys && !keys.some((key) => keysChanged.has(key))) continue;
       try {
         callback();
       } catch (error) {
-        console.error(error); // one broken panel must not silence the others
+        console.error(error); // one broken panel must not stop the others
       }
     }
   }
-  telling = false;
+  notifying = false;
 }
 
 export const state = {
@@ -55,14 +55,14 @@ export const state = {
     return values[key];
   },
 
-  /** Change some keys; those who listen to any of them are called once. */
+  /** Change some keys; the listeners of any of them are called once. */
   set(changes) {
     for (const [key, value] of Object.entries(changes)) {
       if (Object.is(values[key], value)) continue;
       values[key] = value;
       changed.add(key);
     }
-    tell();
+    notify();
   },
 
   /** Call back after a change of any of these keys (null: of any), but not now. Returns a function that stops it. */

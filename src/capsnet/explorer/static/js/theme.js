@@ -1,4 +1,4 @@
-// Light or dark as the system says, or as the person chose here. A plain script in the head: no flash of the other one.
+// Light or dark as the system says, or as chosen on the page. A plain script in the head, so that the page does not flash.
 (() => {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -6,7 +6,7 @@
     try {
       return localStorage.getItem("capsnet-theme");
     } catch {
-      return null; // storage can be switched off: the choice then lasts as long as the page
+      return null; // storage can be switched off
     }
   };
   const current = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");

@@ -151,7 +151,7 @@ class Toy {
       const verb = Math.abs(after - before) < 0.005 ? "stays" : after > before ? "grows" : "shrinks";
       return `${name} ${verb} (${before.toFixed(2)} → ${after.toFixed(2)})`;
     });
-    return `Votes that agree with their parent gained: ${words.join(", ")}.`;
+    return `Presence of the parents: ${words.join(", ")}.`;
   }
 
   /** The toy in the address bar, or null while it is as on a first visit. */
