@@ -168,7 +168,7 @@ def test_models_without_poses_or_decoder(
     assert "decoder" in refuse(422, "decode", model="cnn", poses=[[0.0] * 16], classes=[0])
     assert "decoder" in refuse(422, "sweep", model="matrix", pose=[0.0] * 16, klass=0)
     assert "class capsules" in refuse(422, "trace", model="cnn", seen=seen)
-    assert "class capsules" in refuse(422, "votes", model="cnn", seen=seen, klass=0)
+    assert "class capsules" in refuse(422, "trace", model="cnn", seen=seen, klass=0)
     assert "no routing" in refuse(422, "classify", model="cnn", seen=seen, iterations=2)
     assert "learned tensors" in refuse(422, "classify", model="em", seen=seen, routing="dynamic")
 

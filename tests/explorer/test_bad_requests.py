@@ -111,7 +111,7 @@ def test_nan_from_a_network_is_one_sentence(bundled: Model) -> None:
         for response in (
             client.post("/api/classify", json=ask),
             client.post("/api/trace", json=ask),
-            client.post("/api/votes", json=ask | {"class": 3}),
+            client.post("/api/trace", json=ask | {"class": 3}),
         ):
             assert response.status_code == 422, response.text
             assert response.json()["error"] == "the network's answer is not a number"

@@ -79,7 +79,7 @@ def test_one_request_at_a_time(visit: Visit, bundled: Model) -> None:
     net = visit.net()
     assert net["sent"]["/api/see"] >= 2
     assert net["sent"]["/api/decode"] >= 2
-    lanes = ("see", "decode", "sweep", "trace", "votes")
+    lanes = ("see", "decode", "sweep", "trace")
     assert [net["most"][f"/api/{name}"] for name in lanes] == [1] * len(lanes)
     assert net["sent"]["/api/sweep"] == net["sent"]["/api/trace"] == 1  # when the stroke has ended, not in its midst
     assert net["most"]["/api/classify"] <= 3  # the bars, then the columns of the comparison

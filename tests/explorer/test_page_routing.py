@@ -159,7 +159,7 @@ def decided(shares: NDArray) -> tuple[int, ...]:
 
 def loneliest_vote(visit: Visit) -> tuple[int, float, float]:
     """The vote that is farthest from the next one, and where it is on the canvas."""
-    answer = visit.ask("votes", seen=wire(visit.grey("seen")), klass=7)
+    answer = visit.ask("trace", seen=wire(visit.grey("seen")), klass=7)["votes"]
     points = np.frombuffer(base64.b64decode(answer["points"]), dtype="<f4").reshape(-1, 2) - answer["origin"]
     places = np.concatenate([[[0, 0]], np.array(answer["parents"]) - answer["origin"], points])
     low, high = places.min(axis=0), places.max(axis=0)

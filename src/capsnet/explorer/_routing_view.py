@@ -12,43 +12,41 @@ from capsnet import routing
 from capsnet.explorer._answers import check_class
 from capsnet.explorer._seen import to_input
 from capsnet.explorer._studio import Exhibit
-from capsnet.explorer._wire import Question, ToyQuestion, VotesQuestion
+from capsnet.explorer._wire import ToyQuestion, TraceQuestion
 from capsnet.models import reroute
 from capsnet.routing import Routing, Trace, undecided
 
 
-def trace(exhibit: Exhibit, ask: Question) -> dict[str, Any]:
+def trace(exhibit: Exhibit, ask: TraceQuestion) -> dict[str, Any]:
+    """The couplings of each iteration and, if a class is named, the votes for it."""
+    if ask.klass is not None:
+        check_class(exhibit.model, ask.klass)
     own, seen = _watch(exhibit, ask)
     couplings, scale = seen.couplings[:, 0], _scale(seen.couplings[:, 0], own)
+    shares = (couplings - scale.offset) / max(scale.size, 1e-12)
     return {
         "iterations": len(couplings),
         "grid": list(seen.grid or ()),
-        "couplings": _pack(couplings, scale),
+        "couplings": _packed(shares.mul(255).round().clamp(0, 255).to(torch.uint8).numpy()),
         "offset": scale.offset,
         "scale": scale.size,
         "start": scale.start,
         "entropy": undecided(couplings, seen.logits[:, 0], own.normalised).tolist(),
         "lengths": seen.activations[:, 0].tolist(),
+        "votes": None if ask.klass is None else _votes(seen, ask.klass),
     }
 
 
-def votes(exhibit: Exhibit, ask: VotesQuestion) -> dict[str, Any]:
+def _votes(seen: Trace, j: int) -> dict[str, Any]:
     """The votes for one parent in the plane of their first two principal components, and the parent's path in it."""
-    j = ask.klass
-    check_class(exhibit.model, j)
-    own, seen = _watch(exhibit, ask)
     cloud = seen.votes[0, :, j].double().numpy()  # (I, D)
     counts = seen.couplings[-1, 0, :, j].double().abs().numpy()  # a negative vote moves its parent as well
     plane = _plane(cloud, counts * np.linalg.norm(cloud, axis=1))
-    scale = _scale(seen.couplings[:, 0], own)
     return {
-        "points": base64.b64encode(plane.project(cloud).astype("<f4").tobytes()).decode("ascii"),
+        "points": _packed(plane.project(cloud).astype("<f4")),
         "parents": plane.project(seen.poses[:, 0, j].double().numpy()).tolist(),
         "origin": plane.project(np.zeros((1, cloud.shape[1])))[0].tolist(),
         "explained": plane.explained,
-        "weights": _pack(seen.couplings[:, 0, :, j], scale),
-        "offset": scale.offset,
-        "scale": scale.size,
     }
 
 
@@ -93,7 +91,7 @@ def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
     return Plane(centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1)))
 
 
-def _watch(exhibit: Exhibit, ask: Question) -> tuple[Routing, Trace]:
+def _watch(exhibit: Exhibit, ask: TraceQuestion) -> tuple[Routing, Trace]:
     """The routing of the class capsules and what it did with one picture."""
     image = to_input(ask.seen, exhibit.model)
     model = reroute(exhibit.model, ask.routing, ask.iterations)
@@ -128,7 +126,5 @@ def _scale(couplings: Tensor, own: Routing) -> Scale:
     return Scale(offset, float(couplings.max()) - offset, None)
 
 
-def _pack(couplings: Tensor, scale: Scale) -> str:
-    """Couplings as bytes in base64, in their order."""
-    shares = (couplings - scale.offset) / max(scale.size, 1e-12)
-    return base64.b64encode(shares.mul(255).round().clamp(0, 255).to(torch.uint8).numpy().tobytes()).decode("ascii")
+def _packed(numbers: NDArray[Any]) -> str:
+    return base64.b64encode(numbers.tobytes()).decode("ascii")

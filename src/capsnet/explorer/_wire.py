@@ -14,7 +14,7 @@ Class = Annotated[int, Field(ge=0, le=9999)]
 Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a pose
 Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
 Move = Annotated[int, Field(ge=-SHIFT, le=SHIFT)]
-Votes = Annotated[list[Annotated[list[Number], Field(min_length=2, max_length=2)]], Field(min_length=1, max_length=8)]
+Point = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
 
 
@@ -33,14 +33,18 @@ class Question(Wire):
     iterations: Annotated[int, Field(ge=1, le=10)] | None = None
 
 
-class VotesQuestion(Question):
-    klass: Class = Field(alias="class")
+class TraceQuestion(Question):
+    """``class``: whose votes to send, if any."""
+
+    klass: Class | None = Field(alias="class", default=None)
 
 
 class ToyQuestion(Wire):
     """Votes [children][parents][2] in the plane."""
 
-    votes: Annotated[list[Votes], Field(min_length=1, max_length=32)]
+    votes: Annotated[
+        list[Annotated[list[Point], Field(min_length=1, max_length=8)]], Field(min_length=1, max_length=32)
+    ]
     routing: Annotated[str, Field(max_length=100)]
     iterations: Annotated[int, Field(ge=1, le=10)] | None = None
 
@@ -156,6 +160,15 @@ class Swept(Answer):
     pictures: Sprite
 
 
+class Votes(Answer):
+    """The votes for one class in a plane: ``points`` are pairs of float32 in base64."""
+
+    points: str
+    parents: list[list[float]]
+    origin: list[float]
+    explained: float
+
+
 class Traced(Answer):
     """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where couplings need
     not sum to one."""
@@ -168,18 +181,7 @@ class Traced(Answer):
     start: float | None
     entropy: list[float]
     lengths: list[list[float]]
-
-
-class Voted(Answer):
-    """``weights`` are couplings, as in a trace."""
-
-    points: str
-    parents: list[list[float]]
-    origin: list[float]
-    explained: float
-    weights: str
-    offset: float
-    scale: float
+    votes: Votes | None
 
 
 class ToyRouted(Answer):

@@ -64,8 +64,7 @@ def _add_questions(app: FastAPI, studio: Studio) -> None:
     add("classify", _wire.Question, _wire.Classified, _answers.classify)
     add("decode", _wire.Decode, _wire.Decoded, _answers.decode, lane="quick")
     add("sweep", _wire.Sweep, _wire.Swept, _answers.sweep)
-    add("trace", _wire.Question, _wire.Traced, _routing_view.trace)
-    add("votes", _wire.VotesQuestion, _wire.Voted, _routing_view.votes)
+    add("trace", _wire.TraceQuestion, _wire.Traced, _routing_view.trace)
     add("pair", _wire.Pair, _wire.Paired, _answers.pair)
 
 

@@ -17,13 +17,12 @@ import { describeIteration, describeSpot } from "./routing_words.js";
 import { sparkline } from "./sparkline.js";
 import { currentModel, state } from "./state.js";
 import { Trace } from "./trace.js";
-import { VotePlot, unpackVotes } from "./votes.js";
+import { VotePlot } from "./votes.js";
 
 const PLAY = 1100; // milliseconds per iteration
 const MOVE = 420; // of which things move
 
 const askTrace = latest("trace");
-const askVotes = latest("votes");
 
 class RoutingPanel {
   constructor(body) {
@@ -91,29 +90,15 @@ class RoutingPanel {
     this.controls.hidden = this.story.hidden = this.stage.hidden = reason !== null || !this.trace;
     if (reason !== null) return this.pause();
     if (state.get("drawing") || !state.get("answer")) return undefined; // wait for the end of the stroke
-    const model = currentModel();
+    const [model, seen, klass] = [currentModel(), state.get("seen"), state.get("klass")];
     const runs = model.routing?.iterations ? state.get("runs") : null; // null: the network's own number
-    this.question = { model: model.name, seen: toWire(state.get("seen")), ...(runs && { iterations: runs }) };
-    const seen = state.get("seen");
-    askTrace("/api/trace", this.question).then((answer) => answer && this.show(answer, model, seen)).catch(report);
-    return this.askVotes();
-  }
-
-  askVotes() {
-    const klass = state.get("klass");
-    const model = currentModel();
-    const asked = this.asked?.question === this.question && this.asked?.klass === klass;
-    if (klass === null || !model?.grid || !this.question || asked) return;
-    this.asked = { question: this.question, klass };
-    askVotes("/api/votes", { ...this.question, class: klass }).then((answer) => {
-      if (!answer) return;
-      this.votes.show(unpackVotes(answer), model.classes[klass]);
-      this.draw();
-    }).catch(report);
+    const body = { model: model.name, seen: toWire(seen), class: klass, ...(runs && { iterations: runs }) };
+    askTrace("/api/trace", body).then((answer) => answer && this.show(answer, model, seen, klass)).catch(report);
+    return undefined;
   }
 
   /** Show a new trace. The stage is rebuilt only if its shape changes. */
-  show(answer, model, seen) {
+  show(answer, model, seen, klass) {
     if (model.name !== state.get("model")) return;
     const shape = JSON.stringify([answer.grid, model.name]);
     const last = this.trace === null || this.target() >= this.trace.R - 1;
@@ -123,6 +108,7 @@ class RoutingPanel {
     this.overview.rescale(this.trace);
     this.types.rescale(this.trace);
     this.regions.picture(seen);
+    this.votes.show(answer.votes, klass, model.classes[klass]);
     this.offerRuns(model.routing?.iterations);
     this.controls.hidden = this.story.hidden = this.stage.hidden = false;
     if (last) this.at = this.trace.R - 1;
@@ -246,7 +232,7 @@ class RoutingPanel {
       const { y, x, type } = trace.place(child);
       return y === spot.y && x === spot.x && (spot.type === null || type === spot.type);
     };
-    this.votes.draw(at, spot && inSpot, this.look);
+    this.votes.draw(trace, at, spot && inSpot, this.look);
     this.regions.light(spot);
     this.typesTitle.textContent = `Couplings to “${name}”: ${this.typesWords}`;
     this.votesTitle.textContent = `Votes for “${name}”`;
@@ -274,12 +260,9 @@ class RoutingPanel {
 /** Fill the routing section. */
 export function mount(section) {
   const panel = new RoutingPanel(section.querySelector(".body"));
-  state.on(["answer", "drawing", "model", "runs"], () => panel.ask());
+  state.on(["answer", "drawing", "model", "runs", "klass"], () => panel.ask());
   state.on(["iteration"], () => panel.settle(true));
-  state.on(["klass"], () => {
-    panel.askVotes();
-    panel.settle(false);
-  });
+  state.on(["klass"], () => panel.settle(false));
   register("runs", {
     encode: () => (state.get("runs") ? String(state.get("runs")) : null),
     decode: (text) => state.set({ runs: /^([1-9]|10)$/.test(text ?? "") ? Number(text) : null }),
