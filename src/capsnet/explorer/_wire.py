@@ -15,6 +15,7 @@ Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a
 Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
 Move = Annotated[int, Field(ge=-SHIFT, le=SHIFT)]
 Point = Annotated[list[Number], Field(min_length=2, max_length=2)]
+ChildVotes = Annotated[list[Point], Field(min_length=1, max_length=8)]
 Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
 
 
@@ -42,9 +43,7 @@ class TraceQuestion(Question):
 class ToyQuestion(Wire):
     """Votes [children][parents][2] in the plane."""
 
-    votes: Annotated[
-        list[Annotated[list[Point], Field(min_length=1, max_length=8)]], Field(min_length=1, max_length=32)
-    ]
+    votes: Annotated[list[ChildVotes], Field(min_length=1, max_length=32)]
     routing: Annotated[str, Field(max_length=100)]
     iterations: Annotated[int, Field(ge=1, le=10)] | None = None
 

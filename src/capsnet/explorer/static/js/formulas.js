@@ -1,4 +1,4 @@
-/** The heads of two panels: what the network's capsules are and how they are routed, as the routing declares it. */
+/** Formulas, and the heads of two panels: what the network's capsules are and how they are routed. */
 
 import { h } from "./elements.js";
 import { currentModel, state } from "./state.js";
@@ -18,10 +18,11 @@ const spoken = (text) => SPOKEN.reduce((words, [symbol, word]) => words.replaceA
 
 /** The same as elements: variables, which have one letter, are in italics. */
 function typeset(text) {
-  const letters = (part) => part.split(/(\p{L}+)/u).map((word) => (/^(?!Σ)\p{L}$/u.test(word) ? h("i", {}, word) : word));
+  const variable = (word) => /^(?!Σ)\p{L}\p{M}*$/u.test(word);
+  const words = (part) => part.split(/((?:\p{L}\p{M}*)+)/u).map((word) => (variable(word) ? h("i", {}, word) : word));
   return text.replaceAll("-", "−").split(/([_^][\p{L}\p{N}.]+)/u).flatMap((part) => {
     if (part.startsWith("_")) return [h("sub", {}, h("i", {}, part.slice(1)))];
-    return part.startsWith("^") ? [h("sup", {}, ...letters(part.slice(1)))] : letters(part);
+    return part.startsWith("^") ? [h("sup", {}, ...words(part.slice(1)))] : words(part);
   });
 }
 
@@ -29,13 +30,18 @@ function typeset(text) {
 export function head(section, sentence, formula = "") {
   const [words, equation] = section.querySelectorAll("header > p");
   words.textContent = sentence;
+  write(equation, formula);
+}
+
+function write(equation, formula) {
   equation.hidden = !formula;
   equation.setAttribute("aria-label", spoken(formula));
   equation.replaceChildren(...typeset(formula));
 }
 
-/** Keep both heads up to date. */
+/** Typeset the formulas of all heads, and keep those of two panels up to date. */
 export function mount(who, routing) {
+  for (const equation of document.querySelectorAll(".equation:not([aria-label])")) write(equation, equation.textContent);
   state.on(["model"], () => {
     const { dims, routing: own, style } = currentModel();
     who.querySelector("h2").textContent = style === "digit" ? "Which digit?" : "Which class?";

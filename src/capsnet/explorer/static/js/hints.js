@@ -9,22 +9,6 @@ const HINTS = [
 ];
 const SEEN = "capsnet-hints-seen";
 
-function seenBefore() {
-  try {
-    return localStorage.getItem(SEEN) !== null;
-  } catch {
-    return false; // storage can be switched off
-  }
-}
-
-function remember() {
-  try {
-    localStorage.setItem(SEEN, "1");
-  } catch {
-    // as above
-  }
-}
-
 /** Fill the strip, and show it if it was never closed in this browser. */
 export function mount(strip) {
   const help = document.getElementById("help");
@@ -35,7 +19,7 @@ export function mount(strip) {
   const close = () => {
     const inside = strip.contains(document.activeElement);
     show(false);
-    remember();
+    remembered(SEEN, "1");
     if (inside) help.focus(); // the focus must not go back to the top of the page
   };
   const go = (id) => {
@@ -60,5 +44,5 @@ export function mount(strip) {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !strip.hidden) close();
   });
-  show(!seenBefore());
+  show(remembered(SEEN) === null);
 }

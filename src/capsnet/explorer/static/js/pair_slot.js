@@ -3,23 +3,14 @@
 import { latest, report } from "./api.js";
 import { button, h } from "./elements.js";
 import { Ink } from "./ink.js";
-import { blank, fromWire, toWire } from "./pixels.js";
+import { blank, centred, fromWire, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const BRUSH = 36; // of the canvas's pixels: about two of MNIST's
 const DIGIT = 28; // a digit's frame, whatever the network's
 
 /** The middle of a picture, as large as a digit at the most. */
-function middle(picture) {
-  const [width, height] = [Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height)];
-  const cut = blank(width, height, picture.channels);
-  const [left, top] = [(picture.width - width) >> 1, (picture.height - height) >> 1];
-  for (let y = 0; y < height; y += 1) {
-    const from = ((y + top) * picture.width + left) * picture.channels;
-    cut.bytes.set(picture.bytes.subarray(from, from + width * picture.channels), y * width * picture.channels);
-  }
-  return cut;
-}
+const middle = (picture) => centred(picture, Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height));
 
 export class Slot {
   /** @param {number} number 1 or 2  @param {{onDigit: Function, onOffset: Function}} hooks */
