@@ -1,7 +1,5 @@
 """Preprocessing: photos, drawings and odd files become digits as MNIST has them, or one clear sentence."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 
@@ -13,10 +11,9 @@ from PIL import Image, ImageDraw
 from pydantic import ValidationError
 
 from capsnet.data import ArrayDataset, NotAnImage, Preprocess, open_image
-from capsnet.data._components import label
+from capsnet.data._components import choose
 from capsnet.data._frame import stroke_width
-
-from .photos import correlation, photograph
+from tests.data.photos import correlation, photograph
 
 digit = Preprocess()
 plain = Preprocess(style="plain")
@@ -277,15 +274,14 @@ def test_is_a_strict_frozen_record() -> None:
         digit.height = 3  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_components_of_a_spiral_and_of_diagonals() -> None:
-    mask = np.array([[1, 1, 1, 1, 0], [0, 0, 0, 1, 0], [1, 1, 0, 1, 0], [1, 0, 1, 1, 0], [0, 0, 0, 0, 1]], dtype=bool)
-    assert label(mask)[1] == 1  # (2, 1)-(3, 2) and (3, 3)-(4, 4) touch at corners
-    mask[2, 1] = False
-    labels, count = label(mask)
-    assert count == 2
-    assert labels[2, 0] == labels[3, 0] != labels[0, 0]
-    assert (labels > 0).sum() == mask.sum()
-    assert label(np.zeros((3, 3), dtype=bool))[1] == 0
+def test_choose_joins_parts_that_touch_at_corners() -> None:
+    mask = np.zeros((20, 20), dtype=bool)
+    mask[4:10, 4] = mask[10:16, 5] = True  # touch at a corner
+    mask[2, 18] = True  # a speck far away
+    score, digit = choose(mask, mask.astype(np.float32))
+    assert score > 0
+    assert digit.sum() == 12
+    assert not digit[2, 18]
 
 
 def test_open_image_reads_bytes_and_paths(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Data sets by name."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys
@@ -24,8 +22,7 @@ from capsnet.data import (
     splits_of,
     with_options,
 )
-
-from .test_mnist import make_folder
+from tests.data.readers.test_mnist import make_folder
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ def test_the_room_knows_nothing_of_the_rooms_above() -> None:
         "sys.modules['capsnet'] = alone; import capsnet.data;"
         "ours = {m.split('.')[1] for m in sys.modules if m.startswith('capsnet.')};"
         "ours = {room for room in ours if room != 'data' and not room.startswith('_')};"
-        "heavy = {'matplotlib', 'tensorboard', 'fastapi', 'optuna', 'tyro'} & set(sys.modules);"
+        "heavy = {'matplotlib', 'tensorboard', 'fastapi', 'optuna', 'tyro', 'scipy'} & set(sys.modules);"
         "sys.exit(str(ours | heavy) if ours | heavy else 0)"
     )
     root = str(Path(_registry.__file__).parents[1])

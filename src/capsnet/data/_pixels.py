@@ -4,8 +4,6 @@ Files come from strangers. Pillow's limits stay on (a decompression bomb is an e
 every failure is one sentence that names the file.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import warnings
@@ -22,6 +20,7 @@ from capsnet._files import expanded
 
 ImageLike: TypeAlias = str | Path | bytes | Image.Image | NDArray
 Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
+Plane: TypeAlias = NDArray[np.float32]  # (H, W)
 
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # grey levels that do not fit 8 bits
 

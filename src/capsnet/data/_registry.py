@@ -5,8 +5,6 @@ parameters of its loader, checked against their annotations. So one string says 
 configuration, on a command line and on the card of trained weights.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -19,8 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from capsnet._files import check_text, expanded
 from capsnet._names import check_name
-
-from .base import Dataset
+from capsnet.data.base import Dataset
 
 PathUse = Literal["none", "optional", "required"]
 Source = Literal["bundled", "generated", "download", "folder"]

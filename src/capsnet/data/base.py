@@ -5,8 +5,6 @@ augmentation. Order and augmentation are keyed by (seed, epoch, example index), 
 without making the ones before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
@@ -16,9 +14,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from . import keyed
-from .preprocess import Preprocess, preprocess_for
-from .words import Words
+from capsnet.data import keyed
+from capsnet.data.preprocess import Preprocess, preprocess_for
+from capsnet.data.words import Words
 
 
 class Sources(NamedTuple):
@@ -79,7 +77,7 @@ class Dataset:
         """Make the batch of these examples; `seed` and `epoch` only matter where something random is involved."""
         raise NotImplementedError
 
-    def subset(self, indices: ArrayLike, *, name: str | None = None) -> Dataset:
+    def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
         """Keep only these examples, in this order; they are numbered afresh from 0."""
         return Subset(self, indices, name=name)
 
@@ -137,7 +135,7 @@ class ArrayDataset(Dataset):
             images = augment(images, seed=seed, epoch=epoch, indices=index)
         return Batch(images, torch.from_numpy(self.targets.take(index, axis=0)), torch.from_numpy(index))
 
-    def subset(self, indices: ArrayLike, *, name: str | None = None) -> ArrayDataset:
+    def subset(self, indices: ArrayLike, *, name: str | None = None) -> "ArrayDataset":
         """Keep only these examples, in this order; they are numbered afresh from 0."""
         index = self._check_indices(indices)
         chosen = ArrayDataset(

@@ -3,8 +3,6 @@
 It is stored inside the weights file, so a model always sees pictures prepared as those it was trained on.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -16,9 +14,9 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
-from ._frame import BOX, frame_ink
-from ._ink import WORK, find_ink
-from ._pixels import ImageLike, Pixels, name_of, open_image, read_pixels, resize
+from capsnet.data._frame import BOX, frame_ink
+from capsnet.data._ink import WORK, find_ink
+from capsnet.data._pixels import ImageLike, Pixels, name_of, open_image, read_pixels, resize
 
 Side = Annotated[int, Field(ge=8, le=4096)]
 White = Annotated[int, Field(ge=256, le=65535)]
@@ -53,7 +51,7 @@ class Preprocess(BaseModel):
     white: White | None = None
 
     @model_validator(mode="after")
-    def _leave_room(self) -> Preprocess:
+    def _leave_room(self) -> "Preprocess":
         if min(self.height, self.width) - 2 * self.border < 8:
             raise ValueError(f"a border of {self.border} leaves less than 8 pixels of {self.height} x {self.width}")
         return self
