@@ -1,11 +1,8 @@
-"""The interface for programs: the same answers as one by one, whatever arrives together, and no one hurts another."""
+"""``/api/v1/predict``: the answers of ``capsnet.predict``, alone and in batches, and its refusals."""
 
-import asyncio
-import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,44 +12,35 @@ from PIL import Image
 
 import capsnet
 from capsnet.data import ArrayDataset
-from capsnet.explorer import create_app
-from capsnet.explorer._batching import Batcher, Busy, Limits
 from capsnet.models import Model
+from capsnet.serving.app import create_app
 
-from .conftest import HOME, SHIPPED, TestClient, wire
+from .helpers import BUNDLED, HOME, TestClient, png, wire
 
 ADDRESS = "/api/v1/predict"
 PNG = {"content-type": "image/png"}
 
 
-def png(picture: np.ndarray) -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(picture).save(content, "PNG")
-    return content.getvalue()
-
-
-def test_a_file_and_its_pixels_get_the_answer_of_predict(
-    client: TestClient, shipped: Model, digits: ArrayDataset
-) -> None:
+def test_files_and_pixels_get_the_answer_of_predict(client: TestClient, bundled: Model, digits: ArrayDataset) -> None:
     picture = np.asarray(Image.fromarray(255 - digits.images[0, 0]).resize((280, 280)))  # ink on paper, another size
-    expected = capsnet.predict(picture, shipped)[0]
+    expected = capsnet.predict(picture, bundled)[0]
     for response in (
         client.post(ADDRESS, content=png(picture), headers=PNG),
         client.post(ADDRESS, content=png(picture), headers={"content-type": "application/octet-stream"}),
         client.post(ADDRESS, json=wire(picture)),
-        client.post(f"{ADDRESS}?model={SHIPPED}", json=wire(picture)),
+        client.post(f"{ADDRESS}?model={BUNDLED}", json=wire(picture)),
     ):
         assert response.status_code == 200, response.text
         answer = response.json()
         assert list(answer) == ["model", "classes", "best", "class_names", "lengths", "poses"]
-        assert (answer["model"], answer["best"], answer["classes"]) == (SHIPPED, "7", ["7"])
+        assert (answer["model"], answer["best"], answer["classes"]) == (BUNDLED, "7", ["7"])
         assert answer["class_names"] == list("0123456789")
         np.testing.assert_allclose(answer["lengths"], list(expected.lengths.values()), atol=1e-5)
         assert np.shape(answer["poses"]) == (10, 16)
         np.testing.assert_allclose(np.linalg.norm(answer["poses"], axis=1), answer["lengths"], atol=1e-5)
 
 
-def test_thresholds(client: TestClient, digits: ArrayDataset) -> None:
+def test_threshold_selects_classes(client: TestClient, digits: ArrayDataset) -> None:
     content = png(digits.images[0, 0])
     none = client.post(f"{ADDRESS}?threshold=1", content=content, headers=PNG).json()
     assert (none["classes"], none["best"]) == ([], "7")
@@ -61,7 +49,7 @@ def test_thresholds(client: TestClient, digits: ArrayDataset) -> None:
     assert sorted(every["classes"]) == list("0123456789")
 
 
-def test_models_of_other_kinds(client: TestClient) -> None:
+def test_cnn_and_colour_models_answer(client: TestClient) -> None:
     picture = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
     cnn = client.post(f"{ADDRESS}?model=cnn", content=png(picture), headers=PNG).json()
     assert cnn["poses"] is None
@@ -69,10 +57,10 @@ def test_models_of_other_kinds(client: TestClient) -> None:
     assert np.shape(colour["poses"]) == (3, 16)
 
 
-def test_many_at_once_are_answered_as_one_by_one(client: TestClient, digits: ArrayDataset) -> None:
+def test_batched_answers_equal_single_ones(client: TestClient, digits: ArrayDataset) -> None:
     contents = [png(digits.images[n, 0]) for n in range(48)]
     alone = [client.post(ADDRESS, content=content, headers=PNG).json() for content in contents]
-    batcher = client.app.state.batchers[SHIPPED]  # type: ignore[attr-defined]
+    batcher = client.app.state.batchers[BUNDLED]  # type: ignore[attr-defined]
     batcher.batches.clear()
     with ThreadPoolExecutor(16) as pool:
         together = list(pool.map(lambda c: client.post(ADDRESS, content=c, headers=PNG).json(), contents))
@@ -84,7 +72,7 @@ def test_many_at_once_are_answered_as_one_by_one(client: TestClient, digits: Arr
         assert (one["best"], one["classes"]) == (other["best"], other["classes"])
 
 
-def test_bad_ones_among_good_ones(client: TestClient, digits: ArrayDataset) -> None:
+def test_bad_images_do_not_disturb_good_ones(client: TestClient, digits: ArrayDataset) -> None:
     good = png(digits.images[0, 0])
     bad = [(b"no picture", 415), (good[:-60], 422), (png(np.zeros((40, 40), np.uint8)), 422)]
     asked = [(good, 200), *bad] * 6
@@ -101,7 +89,7 @@ def test_bad_ones_among_good_ones(client: TestClient, digits: ArrayDataset) -> N
         (404, "there is no model", {"url": f"{ADDRESS}?model=nobody", "content": b"x", "headers": PNG}),
         (415, "must be image/* or application/json", {"url": ADDRESS, "content": b"x"}),
         (415, "got text/plain", {"url": ADDRESS, "content": b"x", "headers": {"content-type": "text/plain"}}),
-        (415, "this is not a picture", {"url": ADDRESS, "content": b"", "headers": PNG}),
+        (415, "not an image", {"url": ADDRESS, "content": b"", "headers": PNG}),
         (422, "threshold", {"url": f"{ADDRESS}?threshold=nan", "content": b"x", "headers": PNG}),
         (422, "threshold", {"url": f"{ADDRESS}?threshold=1.5", "content": b"x", "headers": PNG}),
         (422, "not JSON", {"url": ADDRESS, "content": b"{", "headers": {"content-type": "application/json"}}),
@@ -110,45 +98,20 @@ def test_bad_ones_among_good_ones(client: TestClient, digits: ArrayDataset) -> N
         (413, "too large", {"url": ADDRESS, "content": bytes(11 * 2**20), "headers": PNG}),
     ],
 )
-def test_refusals(client: TestClient, status: int, words: str, request_: dict[str, Any]) -> None:
+def test_bad_requests_are_refused(client: TestClient, status: int, words: str, request_: dict[str, Any]) -> None:
     response = client.post(**request_)
     assert response.status_code == status, response.text
     assert words in response.json()["error"]
 
 
-def test_ensembles_and_onnx_files_are_shown_like_models(shipped: Model, digits: ArrayDataset, tmp_path: Path) -> None:
-    """Without a routing to look into, but with lengths, a picture and an answer for programs."""
-    pytest.importorskip("onnxruntime")
-    from capsnet.export import export
-
-    both = capsnet.ensemble([shipped, shipped])
-    export(shipped, tmp_path / "digits.onnx")
-    models = {"both": both, "digits": capsnet.load(tmp_path / "digits.onnx")}
-    for model in models.values():
-        model.card = {"data": "svhn"}  # nothing is measured in the background
-    picture = digits.images[0, 0]
-    with TestClient(create_app(models), base_url=HOME) as client:
-        for told in client.get("/api/models").json()["models"]:
-            assert (told["grid"], told["routing"], told["decoder"]) == (None, None, False)
-            body = {"model": told["name"], "seen": wire(picture)}
-            drawn = client.post("/api/classify", json=body).json()
-            assert drawn["order"][0] == 7
-            assert drawn["reconstruction"] is not None
-            assert client.post("/api/trace", json=body).status_code == 422
-            answer = client.post(f"{ADDRESS}?model={told['name']}", json=wire(picture)).json()
-            expected = capsnet.predict(picture, models[told["name"]])[0].lengths
-            np.testing.assert_allclose(answer["lengths"], list(expected.values()), atol=1e-5)
-
-
 @pytest.fixture
 def slow() -> Iterator[tuple[TestClient, threading.Event]]:
-    """A server whose network waits until it is told to go on, and that lets three pictures in."""
+    """A server whose network waits for an event, and that admits three images."""
 
     class Slow(Model):
         def __init__(self) -> None:
             super().__init__((10, 10), 1, 2)
             self.weight = torch.nn.Parameter(torch.zeros(()))
-            self.card = {"data": "svhn"}
 
         def forward(self, images: torch.Tensor, labels: Any = None, trace: bool = False) -> capsnet.Output:
             go.wait(20)
@@ -164,7 +127,7 @@ def slow() -> Iterator[tuple[TestClient, threading.Event]]:
         go.set()
 
 
-def test_too_many_are_told_to_come_back(slow: tuple[TestClient, threading.Event]) -> None:
+def test_overload_is_refused_with_retry_after(slow: tuple[TestClient, threading.Event]) -> None:
     client, go = slow
     content = png(np.full((12, 12), 99, np.uint8))
     with ThreadPoolExecutor(8) as pool:
@@ -178,72 +141,4 @@ def test_too_many_are_told_to_come_back(slow: tuple[TestClient, threading.Event]
     assert refused[0].headers["retry-after"] == "1"
     assert "try again" in refused[0].json()["error"]
     assert [response.status_code for response in answered] == [200] * 3
-    assert client.post(ADDRESS, content=content, headers=PNG).status_code == 200  # and later it works again
-
-
-# The batcher by itself.
-
-
-def batched(use: Callable[[Batcher[int, int], ThreadPoolExecutor], Any], compute: Any, **limits: Any) -> Any:
-    with ThreadPoolExecutor(1) as workers, ThreadPoolExecutor(4) as preparing:
-
-        async def main() -> Any:
-            return await use(Batcher(compute, lambda: workers, Limits(**limits)), preparing)
-
-        return asyncio.run(main())
-
-
-def test_batches_are_stacked_up_to_the_limit() -> None:
-    sizes: list[int] = []
-
-    def double(items: list[int]) -> list[int]:
-        sizes.append(len(items))
-        return [2 * item for item in items]
-
-    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[int]:
-        return await asyncio.gather(*(batcher.ask(lambda n=n: n, preparing) for n in range(25)))
-
-    assert batched(use, double, largest=10, wait=0.2) == [2 * n for n in range(25)]
-    assert sum(sizes) == 25
-    assert max(sizes) == 10
-    assert len(sizes) == 3
-
-
-def test_what_fails_fails_alone() -> None:
-    def fragile(items: list[int]) -> list[int]:
-        if 3 in items:
-            raise ValueError("three")
-        return items
-
-    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[Any]:
-        def prepare(n: int) -> int:
-            if n == 5:
-                raise KeyError(n)
-            return n
-
-        asked = (batcher.ask(lambda n=n: prepare(n), preparing) for n in range(7))
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    got = batched(use, fragile, wait=0.05)
-    assert [type(item) for item in got] == [int, int, int, ValueError, int, KeyError, int]
-
-
-def test_one_who_hangs_up_costs_nothing() -> None:
-    seen: list[int] = []
-
-    def compute(items: list[int]) -> list[int]:
-        seen.extend(items)
-        return items
-
-    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> int:
-        gone = asyncio.create_task(batcher.ask(lambda: 1, preparing))
-        await asyncio.sleep(0.05)
-        gone.cancel()
-        stays = await batcher.ask(lambda: 2, preparing)
-        batcher.limits.waiting = 0
-        with pytest.raises(Busy):
-            await batcher.ask(lambda: 3, preparing)
-        return stays
-
-    assert batched(use, compute, wait=0.3) == 2
-    assert seen == [2]
+    assert client.post(ADDRESS, content=content, headers=PNG).status_code == 200  # it works again afterwards

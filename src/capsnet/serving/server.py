@@ -1,4 +1,4 @@
-"""From the command line to a listening server: load, choose a port, tell the address, open the browser."""
+"""Run an application: choose a port, print the address, open the browser, serve until Ctrl-C."""
 
 import ipaddress
 import secrets
@@ -6,22 +6,20 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from urllib.parse import quote
 
 import torch
 import uvicorn
+from fastapi import FastAPI
 
-from capsnet.explorer._safety import check_names
-from capsnet.explorer._studio import load_models
-from capsnet.explorer.app import create_app
+from capsnet.serving.access import check_names
 
 PORT = 8028  # the first to be tried
 TRIES = 20
 
 
 class Server(uvicorn.Server):
-    """uvicorn that says when it is ready."""
+    """uvicorn that calls ``ready`` when it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
         super().__init__(config)
@@ -33,8 +31,9 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    models: Sequence[str | Path],
+    make_app: Callable[..., FastAPI],
     *,
+    title: str,
     host: str,
     port: int | None,
     browser: bool,
@@ -42,21 +41,21 @@ def serve(
     names: Sequence[str],
     say: Callable[[str], object],
 ) -> None:
-    """Serve until Ctrl-C; see ``explore``."""
+    """Serve ``make_app(host=, token=, names=)`` until Ctrl-C; the arguments are those of ``explore``."""
     if token is not None and not token:
         raise ValueError("the token is empty: give one of at least one character, or none")
     names = check_names(names)
     if not is_loopback(host) or names:
         token = token or secrets.token_urlsafe(24)
         reached = ", ".join([*names, *([] if is_loopback(host) else [host])])
-        say(f"warning: {reached} can be reached from other machines; only visitors with the token get in")
+        say(f"warning: {reached} can be reached from other machines; only clients with the token are admitted")
     with listen(host, port) as listener:
-        app = create_app(load_models(models), token=token, host=host, names=names)
+        app = make_app(token=token, host=host, names=names)
         address = page_address(host, listener.getsockname()[1], token)
         through = "".join(f"\nand through your proxy at  https://{name}/{query(token)}" for name in names)
 
         def ready() -> None:
-            say(f"the explorer is at  {address}{through}\nCtrl-C stops it")
+            say(f"{title} is at  {address}{through}\nCtrl-C stops it")
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
@@ -67,14 +66,14 @@ def serve(
         threads = torch.get_num_threads()
         try:
             Server(config, ready).run(sockets=[listener])
-        except KeyboardInterrupt:  # uvicorn has stopped in order and says so once more
+        except KeyboardInterrupt:  # raised again by uvicorn after an orderly stop
             say("stopped")
         finally:
             torch.set_num_threads(threads)
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket bound to the port that was asked for, or to the first free one of a few."""
+    """A socket bound to that port, or to the first free one from ``PORT`` on."""
     wanted = range(PORT, PORT + TRIES) if port is None else [port]
     if port is not None and not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, got {port}")
@@ -112,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 def page_address(host: str, port: int, token: str | None) -> str:
-    """What to type into a browser; of a server on all interfaces, this machine's name."""
+    """The page's address; for a server on all interfaces, with this machine's name."""
     shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     shown = f"[{shown}]" if ":" in shown else shown
     return f"http://{shown}:{port}/{query(token)}"
