@@ -103,7 +103,7 @@ def test_the_figure_of_a_run_counts_as_its_metrics_do(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stop_at": 1.5}, "stop_at must lie between 0 and 1, got 1.5"),
+        ({"stop_at": 1.5}, "stop_at must be at most 1, got 1.5"),
         ({"stop_at": 0.9, "keep": "last"}, "stop_at needs a validation split and the best epoch"),
         ({"eval_limit": 0}, "eval_limit must be at least 1, got 0"),
     ],

@@ -16,6 +16,7 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from capsnet._files import write_atomically
+from capsnet._names import describe_error
 from capsnet.models import Model, rebuild
 
 FORMAT = "capsnet-weights-1"
@@ -90,9 +91,7 @@ def read_metadata(path: str | Path) -> About:
     try:
         return pydantic.TypeAdapter(About).validate_json(metadata[FORMAT])
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "metadata"
-        raise ValueError(f"{path} has damaged metadata: {where}: {first['msg']}") from None
+        raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
 
 
 def read_tensors(path: str | Path) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
+from capsnet._names import describe_error
 from capsnet.models import Model, Output
 
 if TYPE_CHECKING:
@@ -105,9 +106,7 @@ def load_onnx(path: str | Path) -> OnnxModel:
         _check_ports(session, about)
         return OnnxModel(session, about).eval()
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "metadata"
-        raise ValueError(f"{path} has damaged metadata: {where}: {first['msg']}") from None
+        raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
     except ValueError as error:
         raise ValueError(f"{path} has damaged metadata: {error}") from None
 
