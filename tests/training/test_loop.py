@@ -221,7 +221,7 @@ def test_what_cannot_be_resumed_is_said(quick: TrainConfig, tmp_path: Path, monk
     with pytest.raises(ValueError, match="the run there is finished"):
         capsnet.train(quick, out=done.folder, resume="auto")
     (tmp_path / "stopped" / "checkpoint.pt").write_bytes(b"half a checkpoint")
-    with pytest.raises(ValueError, match="not a usable checkpoint"):
+    with pytest.raises(ValueError, match="not a usable checkpoint: it is damaged"):
         capsnet.train(quick, resume=tmp_path / "stopped")
 
 

@@ -51,9 +51,16 @@ def test_several_pictures_at_once_equal_one_at_a_time(tiny: capsnet.Model) -> No
         tiny(images, labels=labels[:3])
 
 
-def test_a_run_on_pairs_is_whole(pairs: TrainConfig, tmp_path: Path) -> None:
+def test_run_on_pairs_reports_exact_match_and_half_credit(pairs: TrainConfig, tmp_path: Path) -> None:
     result = capsnet.train(pairs, out=tmp_path / "run")
-    assert "exact_match" in result.test.metrics
+    exact, half = result.test.accuracy, result.test.half_credit
+    assert half is not None
+    assert exact.value <= half.value <= (1 + exact.value) / 2
+    assert f"**Test accuracy {exact}**" in (page := (tmp_path / "run" / "README.md").read_text())
+    assert f"With half credit for one object of two: {half}." in page
+    assert str(result) == f"{tmp_path / 'run'}: {result.test}"
+    assert "with exactly the true classes (95 %: " in str(result.test)
+    assert "Parameter" not in repr(result)
     assert "reconstruction_error" not in result.test.metrics
     assert (tmp_path / "run" / "figures" / "reconstructions.png").is_file()
     again = capsnet.evaluate(tmp_path / "run")
