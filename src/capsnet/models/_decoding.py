@@ -32,7 +32,15 @@ class DecodingModel(Model):
         trace = None if history is None else history._replace(grid=self.grid)
         return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=trace)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1]."""
         parts = {"margin": F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)}
         if output.reconstruction is not None:

@@ -94,11 +94,20 @@ class Model(nn.Module):
         """
         raise NotImplementedError
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         """The model's own objective for ``targets`` (B,) or (B, J) multi-hot.
 
         ``images`` are what the reconstruction should look like, of its shape: the input, or K objects of it apart.
-        ``weights`` (B,) say how much each example counts; None counts all alike.
+        ``weights`` (B,) say how much each example counts; None counts all alike. ``step`` is the number of training
+        steps before this one, for objectives that change during training; None means that they no longer do.
         """
         raise NotImplementedError
 

@@ -80,7 +80,15 @@ class CNN(Model):
         logits = self.head(self.features(images))  # (B, J)
         return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         """Cross-entropy: over the classes, or class by class with ``multi_label``."""
         assert output.logits is not None
         wanted = multi_hot(targets, self.num_classes).to(output.logits.dtype)

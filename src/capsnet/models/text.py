@@ -136,7 +136,15 @@ class TextCapsNet(TextModel):
         grid = None if history is None else history._replace(grid=(1, L, types))
         return Output(lengths=lengths, poses=poses, trace=grid)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         margin = F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)
         return Loss(margin, {"margin": margin})
 
@@ -170,7 +178,15 @@ class TextCNN(TextModel):
         logits = self.head(strongest)  # (B, J)
         return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         """Cross-entropy: over the classes, or class by class with ``multi_label``."""
         assert output.logits is not None
         wanted = F.multi_hot(targets, self.num_classes).to(output.logits.dtype)

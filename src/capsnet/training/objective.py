@@ -37,7 +37,7 @@ class Objective(nn.Module):
         self.dtype = DTYPES[precision]
 
     def forward(
-        self, images: Tensor, labels: Tensor, targets: Tensor, wanted: Tensor, weights: Tensor | None
+        self, images: Tensor, labels: Tensor, targets: Tensor, wanted: Tensor, weights: Tensor | None, step: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         if self.dtype == torch.float32:
             output: Output = self.model(images, labels=labels)
@@ -45,7 +45,7 @@ class Objective(nn.Module):
             with torch.autocast(images.device.type, self.dtype):
                 output = self.model(images, labels=labels)
             output = Output(*(part if part is None else part.float() for part in output[:4]))  # type: ignore[arg-type]
-        return self.model.loss(output, targets, wanted, weights)
+        return self.model.loss(output, targets, wanted, weights, step=step)
 
 
 class Piece(NamedTuple):
@@ -76,19 +76,16 @@ def backward(
     """Leave the gradient of the whole batch's mean loss in the model's weights; returns the mean losses."""
     device = next(model.parameters()).device
     parts = cut(batch, min(config.accumulate, max(piece.count, 1)))
-    counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()] if len(parts) > 1 else []
     names: list[str] = []
     means = torch.zeros((), device=device)
     for k, part in enumerate(parts):
-        for buffer, value in counters:  # counters of steps count all micro-batches as one
-            buffer.copy_(value)
         weight = len(part.images) * bool(piece.count) / piece.whole
         inputs = loss_inputs(part, model, weights)
         with (
             keyed_dropout(config.seed, step, distributed.rank() * config.accumulate + k, device),
             without_sync(objective, k + 1 < len(parts)),
         ):
-            loss = Loss(*objective(*inputs))
+            loss = Loss(*objective(*inputs, step))
             scaler.scale(loss.total * (weight * distributed.world_size())).backward()
         names = ["loss", *loss.parts]
         means = means + weight * torch.stack([loss.total, *loss.parts.values()]).detach()
