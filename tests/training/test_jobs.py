@@ -20,7 +20,7 @@ def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
     patch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
 
 
-def test_a_job_takes_up_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_resumes_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its id: an agent that has come later has counted no restarts."""
     out = tmp_path / "run"
     assert open_on_all_ranks(quick, tmp_path / "alone", "no").folder
@@ -39,7 +39,9 @@ def test_a_job_takes_up_its_own_run_only(quick: TrainConfig, tmp_path: Path, mon
         open_on_all_ranks(quick, out, "no")
 
 
-def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_without_a_name_is_known_by_its_agent(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Known by its agent, once that has counted a restart; with no --out it finds its folder among others."""
     monkeypatch.chdir(tmp_path)
     other = open_on_all_ranks(quick, None, "no").folder
@@ -54,7 +56,7 @@ def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: p
     assert open_on_all_ranks(quick, None, "no").folder not in (mine, other, later)
 
 
-def test_a_finished_job_leaves_no_note(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_job_leaves_no_file(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_job(monkeypatch, "one")
     stopped_after(1, quick, tmp_path / "run")
     assert (tmp_path / "run" / JOB).read_text() == "one\n"
@@ -78,6 +80,6 @@ def test_passwords_are_not_recorded(word: str, told: str, monkeypatch: pytest.Mo
     assert environment(torch.device("cpu"))["command"] == shlex.join(["capsnet", told])
 
 
-def test_more_parts_than_examples_are_refused(quick: TrainConfig) -> None:
+def test_more_micro_batches_than_examples_are_refused(quick: TrainConfig) -> None:
     with pytest.raises(ValueError, match="a batch of 50 cannot be computed in 51 parts"):
         dataclasses.replace(quick, accumulate=51)
