@@ -67,6 +67,28 @@ def test_read_config_names_a_missing_file(tmp_path: Path) -> None:
         read_config(tmp_path / "config.json")
 
 
+def test_recipe_registered_from_outside_is_listed_described_and_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipes, "_RECIPES", dict(recipes._RECIPES))
+
+    def mine() -> TrainConfig:
+        """One epoch of mine.
+
+        More about it.
+        """
+        return TrainConfig(epochs=1)
+
+    recipes.register("mine", mine)
+    assert recipes.list_recipes()[-1] == "mine"
+    assert recipes.describe("mine") == "One epoch of mine."
+    assert recipes.get("mine", seed=3) == TrainConfig(recipe="mine", epochs=1, seed=3)
+    with pytest.raises(ValueError, match="a recipe named 'mine' is registered already"):
+        recipes.register("mine", mine)
+    with pytest.raises(ValueError, match=r"recipe must match pattern .*, got 'a/b'"):
+        recipes.register("a/b", mine)
+    with pytest.raises(ValueError, match=r"unknown recipe 'mien'\. Did you mean 'mine'\? Known: demo, .*, mine"):
+        recipes.get("mien")
+
+
 def test_recipes_suggest_and_take_changes() -> None:
     assert recipes.get("mnist", epochs=3).epochs == 3
     with pytest.raises(ValueError, match="'mnist'"):
