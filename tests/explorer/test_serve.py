@@ -141,7 +141,7 @@ def test_help(capsys: pytest.CaptureFixture) -> None:
 
 def test_flags_reach_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, Any] = {}
-    monkeypatch.setattr(cli, "explore", lambda models, **options: told.update(models=models, **options))
+    monkeypatch.setattr(explorer, "explore", lambda models, **options: told.update(models=models, **options))
     cli.main(
         [
             "explore",
