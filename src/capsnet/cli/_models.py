@@ -121,7 +121,7 @@ class Export:
         shape = " x ".join(map(str, card["input"]["shape"]))
         outputs = ", ".join(port["name"] for port in card["outputs"])
         say(f"{done.path}  {done.path.stat().st_size / 1e6:.1f} MB: {card['input']['name']} ({shape}) -> {outputs}")
-        say(f"largest difference from PyTorch  {done.difference:.1e}  (up to {TOLERANCE:g} is accepted)")
+        say(f"largest difference from torch  {done.difference:.1e}  (up to {TOLERANCE:g} is accepted)")
         say(f"{done.card}  says how to prepare its input and what its outputs mean")
         if self.format == "onnx":
             what = "TEXT" if card["takes"] == "texts" else "IMAGE"
