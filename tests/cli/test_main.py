@@ -4,11 +4,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import capsnet
-from capsnet import cli, experiments
+from capsnet import cli, experiments, recipes
+from capsnet.cli._talk import program
 from tests.cli.commands import command, output, refused
 
 # prints which of the modules were imported after a command, which may end in SystemExit
@@ -69,7 +71,7 @@ def test_metavars_say_what_is_wanted(verb: list[str], capsys: pytest.CaptureFixt
 
 def test_help_names_all_budgets(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "reproduce", "--help")
-    for budget in experiments._reproduce.SEEDS:
+    for budget in get_args(experiments.Budget):
         assert f"`{budget}`" in text
 
 
@@ -119,9 +121,9 @@ def test_commands_are_shown_as_the_shell_finds_them(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert cli._talk.program("capsnet") == ".venv/bin/capsnet"
+    assert program("capsnet") == ".venv/bin/capsnet"
     monkeypatch.setenv("PATH", str(folder))
-    assert cli._talk.program("capsnet") == "capsnet"
+    assert program("capsnet") == "capsnet"
 
 
 def test_completion_knows_verbs_recipes_and_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,3 +135,17 @@ def test_completion_knows_verbs_recipes_and_flags(tmp_path: Path, capsys: pytest
     found = subprocess.run(["bash", "-c", complete], capture_output=True, text=True, check=True).stdout
     assert found.split() == ["predict", "efficient", "--epochs", "--format"]
     assert "unknown shell 'fsh'. Did you mean 'fish'?" in refused(capsys, "--tyro-write-completion", "fsh", "x")
+
+
+def test_plugins_are_found_by_list_and_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "own_recipes.py"
+    plugin.write_text("from capsnet import recipes\nrecipes._RECIPES['own'] = recipes.demo\n")
+    monkeypatch.setenv("CAPSNET_PLUGINS", str(plugin))
+    monkeypatch.delitem(recipes._RECIPES, "own", raising=False)
+    assert "  own " in output(capsys, "list", "recipes")
+    assert "usage: capsnet train own" in output(capsys, "train", "own", "--help")
+    monkeypatch.setenv("CAPSNET_PLUGINS", str(tmp_path / "none.py"))
+    assert "none.py' could not be loaded" in refused(capsys, "list", "recipes")
+    recipes._RECIPES.pop("own")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from capsnet._names import check_name
+from capsnet._plugins import load_plugins
 from capsnet._version import __version__
 from capsnet.cli._experiments import Compare, Reproduce
 from capsnet.cli._listing import List
@@ -70,6 +71,7 @@ def run(arguments: Sequence[str]) -> None:
         check_name("verb", words[0], VERBS)
     commands, words = subcommands(words)
     verb = parse(commands, words, ABOUT)
+    load_plugins()
     for flag in old:
         hint(f"{flag} is now {modern([flag])[0][0]}; the old spelling works until the next version")
     return verb.run(arguments)
@@ -85,6 +87,7 @@ def subcommands(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
         if words[0] != name and not completion:
             commands.append(command(name, Leaf, summary))
         elif verb is Train:
+            load_plugins()  # they may register recipes
             recipes, words = recipe_commands(words, everything=completion)
             commands.append(command(name, recipes, inspect.getdoc(verb)))
         else:
