@@ -206,7 +206,10 @@ def field_docstrings(kind: type) -> Mapping[str, str]:
     """The strings below the fields of a dataclass and of those it inherits from."""
     found: dict[str, str] = {}
     for base in reversed([base for base in kind.__mro__ if dataclasses.is_dataclass(base)]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        except OSError:  # installed without sources
+            continue
         for field, below in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 found[field.target.id] = " ".join(below.value.value.split())  # type: ignore[attr-defined]
