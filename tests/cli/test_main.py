@@ -99,6 +99,7 @@ def test_wrong_values_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
     assert "--epochs: expected a whole number, got 'three'" in refused(capsys, "train", "demo", "--epochs", "three")
     assert "--clip: expected a number, got 'x'" in refused(capsys, "train", "demo", "--clip", "x")
     assert "--port: expected a whole number, got '1.5'" in refused(capsys, "explore", "--port", "1.5")
+    assert "capsnet: shift must be" in refused(capsys, "train", "demo", "--augment.shift", "-1")
     long = "x" * 300  # is not broken into lines
     assert f"expected a whole number, got '{long}'" in refused(capsys, "predict", "x.png", "--top", long)
     assert "--threads needs a value" in refused(capsys, "train", "demo", "--threads")

@@ -121,7 +121,9 @@ def sentence(box: str, commands: Any, arguments: Sequence[str]) -> str:
         return unknown(match[2], match[1], ast.literal_eval(match[3]))
     if match := re.match(r"Unrecognized.*? options: (\S+?),?( |$)", text):
         return unrecognized(match[1], commands, arguments)
-    return re.sub(r"^Error parsing (<.*?>: )?", "", text) or "the arguments are wrong: see `capsnet help`"
+    if match := re.match(r"Error parsing ([^-].*?: |)(.*)", text):  # the names of flags stay, those of dataclasses go
+        return match[2]
+    return text or "the arguments are wrong: see `capsnet help`"
 
 
 def unknown(what: str, value: str, known: Sequence[str]) -> str:
