@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from capsnet import recipes
-from capsnet._allocator import keep_freed_memory
+from capsnet import keep_freed_memory, recipes
 from capsnet.training.run import processor
 from capsnet.training.trial import try_out
 

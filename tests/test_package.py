@@ -1,5 +1,8 @@
 """What ships: the wheel, installed outside the repository, predicts a digit with its own data and weights."""
 
+import ast
+import importlib
+import pickle
 import subprocess
 import sys
 import sysconfig
@@ -119,3 +122,46 @@ def test_the_readmes_numbers_are_those_of_the_cards() -> None:
         assert error == f"{100 * (1 - capsnet.load(name).card['test_accuracy']['value']):.2f}", name
     told = (REPOSITORY / "docs" / "RESULTS.md").read_text()
     assert all(f"| `{name}` |" in told for name, _ in rows)
+
+
+HEAVY = ("fastapi", "optuna", "matplotlib", "tyro", "tensorboard", "onnx", "onnxruntime", "onnxscript", "scipy")
+
+
+def imported_by(script: str, *modules: str) -> list[str]:
+    """Which of the modules a script has imported when it ends, in a process of its own."""
+    script += f"; import sys; print([name for name in {modules} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return ast.literal_eval(done.stdout)
+
+
+def test_import_does_not_import_torch() -> None:
+    assert imported_by("import capsnet", "torch", "numpy", "pydantic", *HEAVY) == []
+
+
+def test_training_names_do_not_import_optional_parts() -> None:
+    """Using the library brings PyTorch, but no web server, no search, no drawing, no command line."""
+    assert imported_by("import capsnet; capsnet.train, capsnet.predict, capsnet.recipes.get('demo')", *HEAVY) == []
+
+
+def test_public_names_are_found_in_every_way() -> None:
+    assert set(capsnet.__all__) <= set(dir(capsnet))
+    namespace: dict = {}
+    exec("from capsnet import *", namespace)
+    for name in capsnet.__all__:
+        assert namespace[name] is getattr(capsnet, name)
+    assert capsnet.train is importlib.import_module("capsnet.training").train
+    assert importlib.import_module("capsnet.data") is capsnet.data
+    assert pickle.loads(pickle.dumps(capsnet.TrainConfig)) is capsnet.TrainConfig
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        capsnet.trian  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_type_checkers_see_the_public_names() -> None:
+    """The names under `if TYPE_CHECKING:` are those of `__all__`, from the modules that they are imported from."""
+    source = ast.parse(Path(capsnet.__file__).read_text())
+    block = next(node for node in source.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module for node in imports for alias in node.names}
+    assert {*seen, "__version__"} == set(capsnet.__all__)
+    for name, module in seen.items():
+        assert getattr(importlib.import_module(str(module)), name) is getattr(capsnet, name)

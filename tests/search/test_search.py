@@ -280,7 +280,7 @@ def test_command_line(
     def stopped(*arguments: Any, **more: Any) -> None:
         raise Interrupted(tmp_path)
 
-    monkeypatch.setattr(cli.search, "search", stopped)
+    monkeypatch.setattr("capsnet.search.search", stopped)
     with pytest.raises(SystemExit) as stop:
         cli.main(["search", "small", "--space", "rate", "--trials", "9"])
     assert stop.value.code == 130
