@@ -16,7 +16,7 @@ from capsnet.training import run
 from capsnet.training.board import Board
 from capsnet.training.checkpoint import new_state
 from capsnet.training.config import TrainConfig, check_config
-from capsnet.training.loop import fit, stop_politely
+from capsnet.training.loop import Interrupted, fit, stop_politely
 from capsnet.training.prepare import build, first, recorded
 
 NEVER = 10**9  # steps between checkpoints: what was cut short is tried from the start
@@ -53,6 +53,8 @@ def try_out(
             once = dataclasses.replace(config, checkpoint_every=NEVER)
             with stop_politely() as stopped:
                 fit(once, new_state(config, model), training, validation, here, Board(), stopped, on_epoch)
+            if stopped():  # after the last step
+                raise Interrupted(here.folder)
         finally:
             here.checkpoint.unlink(missing_ok=True)
         tried = judge(config, here.records("epoch"))
