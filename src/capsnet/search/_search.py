@@ -5,16 +5,15 @@ import dataclasses
 import logging
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
@@ -25,7 +24,7 @@ from capsnet.search._storage import default_storage, need_optuna, open_study, st
 from capsnet.search._verdict import Verdict, compare
 from capsnet.search._worker import Job, finished_trials, is_default, ranked, work
 from capsnet.search.spaces import change, default_params, list_spaces
-from capsnet.training import Interrupted, TrainConfig
+from capsnet.training import TrainConfig
 from capsnet.training.config import check_config
 from capsnet.training.prepare import build, recorded
 from capsnet.training.trial import load_to_choose
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     import optuna
 
 log = logging.getLogger("capsnet.search")
-POLL = 0.5  # seconds between two looks at the worker processes
 
 
 class SearchResult(NamedTuple):
@@ -121,90 +119,65 @@ def _checked(config: TrainConfig, space: str, epochs: int | None, limit: int | N
 
 
 def _run_trials(job: Job, study: "optuna.Study", workers: int) -> None:
-    with contextlib.closing(_Progress(job, study)) as progress:
-        if len(progress.seen) >= job.trials:
-            log.info("the study %s already has %d finished trials", job.study, len(progress.seen))
-        elif workers == 1:
-            work(job, study, progress.update)
-        else:
-            _run_workers(job, workers, progress)
-        progress.update()
+    """Run trials in this process and ``workers - 1`` others, with a progress bar and a log line for each trial."""
+    seen = {trial.number for trial in finished_trials(study)}
+    if len(seen) >= job.trials:
+        return log.info("the study %s already has %d finished trials", job.study, len(seen))
 
-
-class _Progress:
-    """A progress bar over the trials of all workers, and one log line for each trial that has ended."""
-
-    def __init__(self, job: Job, study: "optuna.Study") -> None:
-        self.study = study
-        self.seen = {trial.number for trial in finished_trials(study)}
-        self.bar = tqdm(
-            total=job.trials, initial=len(self.seen), unit=" trials", disable=None, dynamic_ncols=True, desc="search"
-        )
-        self.close = self.bar.close
-
-    def update(self) -> None:
-        finished = finished_trials(self.study)
+    def report() -> None:
+        finished = finished_trials(study)
         best = next(iter(ranked(finished)), None)
         for trial in finished:
-            if trial.number in self.seen:
+            if trial.number in seen:
                 continue
-            self.seen.add(trial.number)
+            seen.add(trial.number)
             value = "no result" if trial.value is None else f"{trial.value:.2%}"
             pruned = f", pruned after epoch {trial.last_step or 0}" if trial.state.name == "PRUNED" else ""
             leader = "" if best is None else f"  best {best.value:.2%} (trial {best.number})"
             log.info("trial %d: %s%s%s", trial.number, value, pruned, leader)
-            self.bar.update()
+            bar.update()
         if best is not None:
-            self.bar.set_postfix(best=f"{best.value:.2%}", refresh=False)
+            bar.set_postfix(best=f"{best.value:.2%}", refresh=False)
+
+    with tqdm(
+        total=job.trials, initial=len(seen), unit=" trials", disable=None, dynamic_ncols=True, desc="search"
+    ) as bar:
+        with _worker_processes(job, workers - 1):
+            work(job, study, report)
+        report()
+    return None
 
 
-def _run_workers(job: Job, workers: int, progress: _Progress) -> None:
-    """Run several worker processes, each on its part of the cores. If one is killed, the others go on."""
-    job = dataclasses.replace(job, threads=max(1, (os.cpu_count() or 1) // workers), parent=os.getpid())
-    processes = [_start(job) for _ in range(workers)]
+@contextmanager
+def _worker_processes(job: Job, count: int) -> Iterator[None]:
+    """Run ``count`` worker processes beside this one, each with its part of the cores. If one dies, the others go on.
+
+    They end with their last trial, or when this process is interrupted. They have sessions of their own, so Ctrl-C
+    reaches this process only.
+    """
+    threads = torch.get_num_threads()
+    job = dataclasses.replace(job, threads=max(1, (os.cpu_count() or 1) // (count + 1)), parent=os.getpid())
+    processes = []
     try:
-        while any(process.poll() is None for process, _ in processes):
-            time.sleep(POLL)
-            progress.update()
-            for process, errors in processes:
-                if process.poll() in (1, 2):
-                    errors.seek(0)
-                    lines = errors.read().decode(errors="replace").strip().splitlines()
-                    raise ValueError(lines[-1] if lines else "a worker failed without a message")
-        progress.update()
-        if len(progress.seen) >= job.trials:
-            return
-        if any(process.poll() == 130 for process, _ in processes):
-            raise Interrupted(job.out)
-        if job.deadline is None or time.time() < job.deadline:
-            raise ValueError("all workers were killed; run the same command to continue")
+        for _ in range(count):
+            command = [sys.executable, "-m", "capsnet.search"]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            processes.append(process)
+            assert process.stdin is not None
+            with process.stdin as pipe:
+                pickle.dump(job, pipe)
+        if count:
+            torch.set_num_threads(job.threads or threads)
+        yield
+        for process in processes:
+            process.wait()
     finally:
-        for process, _ in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process, errors in processes:
-            while process.poll() is None:  # a signal may be lost between two trials
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(10)
-                    break
-                process.send_signal(signal.SIGTERM)
-            errors.close()
-
-
-def _start(job: Job) -> tuple[subprocess.Popen, IO[bytes]]:
-    """A worker in a session of its own: Ctrl-C reaches this process, which then stops its workers."""
-    errors = tempfile.TemporaryFile()  # noqa: SIM115  closed when the worker has ended
-    process = subprocess.Popen(
-        [sys.executable, "-m", "capsnet.search"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    with process.stdin as pipe:
-        pickle.dump(job, pipe)
-    return process, errors
+        torch.set_num_threads(threads)
+        while running := [process for process in processes if process.poll() is None]:
+            for process in running:
+                process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running[0].wait(10)  # a signal may be lost between two trials: repeat it
 
 
 @contextmanager

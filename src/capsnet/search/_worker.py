@@ -177,7 +177,7 @@ def _stop_if_orphaned(job: Job) -> None:
 def main() -> int:
     """A worker process. It reads its pickled ``Job`` from standard input: passwords stay out of the process list.
 
-    Exit codes: 0 done, 130 stopped, 2 an error, with one sentence on standard error.
+    Exit codes: 0 done, 130 stopped, 2 an error, which is one sentence on standard error.
     """
     job: Job = pickle.load(sys.stdin.buffer)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -191,6 +191,6 @@ def main() -> int:
     except Exception as error:
         if os.environ.get("CAPSNET_DEBUG"):
             raise
-        sys.stderr.write(" ".join(str(error).split()) or type(error).__name__)
+        sys.stderr.write(f"a worker of the search failed: {' '.join(str(error).split()) or type(error).__name__}\n")
         return 2
     return 0
