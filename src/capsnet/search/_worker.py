@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from capsnet.search._storage import need_optuna, open_study, retry_once, storage_errors
-from capsnet.search.spaces import SPACES, Current, change, default_params
+from capsnet.search.spaces import SPACES, change, current_values, default_params
 from capsnet.training import Diverged, Interrupted, TrainConfig
 from capsnet.training.run import Run
 from capsnet.training.trial import try_out
@@ -117,7 +117,7 @@ def suggest(job: Job, study: "optuna.Study", trial: "optuna.Trial") -> TrainConf
     study.sampler = samplers.TPESampler(seed=seed, multivariate=False, constant_liar=True)
     if is_default(study.get_trials(deepcopy=False)[trial.number]):
         study.sampler = samplers.PartialFixedSampler(default_params(job.space, job.config), study.sampler)
-    SPACES[job.space](trial, Current(job.config))
+    SPACES[job.space](trial, current_values(job.config))
     return change(job.config, trial.params)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, get_args, get_type_hints
 from capsnet import routing as routings
 from capsnet._names import check_name
 from capsnet.models import model_options
+from capsnet.search._storage import need_optuna
 from capsnet.training import TrainConfig
 
 Choice = str | int | float | bool | None
@@ -28,35 +29,24 @@ class Suggest(Protocol):
     def suggest_categorical(self, name: str, choices: list[Any]) -> Any: ...
 
 
-class Current:
-    """The recipe's own values, by the names that spaces use."""
-
-    def __init__(self, config: TrainConfig) -> None:
-        self.config = config
-        self.options = model_options(config.model) | config.model_options
-
-    def __contains__(self, name: str) -> bool:
-        """Whether the recipe's network has this option."""
-        return name in self.options
-
-    def __getitem__(self, name: str) -> Any:
-        group, _, part = name.partition(".")
-        if group == "augment":
-            return getattr(self.config.augment, part)
-        if group == "routing_options":
-            return self.routing_option(self["routing"], part)
-        value = getattr(self.config, name, None)
-        value = self.options.get(name) if value is None else value
-        if value is None and name == "iterations":
-            value = getattr(routings.get(self["routing"]), name, None)
-        return tuple(value) if isinstance(value, list) else value
-
-    def routing_option(self, routing: str, option: str) -> Any:
-        """What the recipe says of a routing's option, or else that routing's default."""
-        return (self.options["routing_options"] or {}).get(option, getattr(routings.get(routing), option))
+Values = dict[str, Any]  # the recipe's own values, by the names that spaces use
 
 
-def rate(trial: Suggest, current: Current) -> None:
+def current_values(config: TrainConfig) -> Values:
+    """What a recipe has now: the options of its network, the fields it sets, and the parts of both."""
+    values = model_options(config.model) | config.model_options
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    values |= {name: value for name, value in fields.items() if value is not None}
+    values |= {f"augment.{name}": value for name, value in dataclasses.asdict(config.augment).items()}
+    if "routing" in values:
+        options = routings.get(values["routing"], **(values["routing_options"] or {})).options()
+        values |= {f"routing_options.{name}": value for name, value in options.items()}
+        if values["iterations"] is None:
+            values["iterations"] = options.get("iterations")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def rate(trial: Suggest, current: Values) -> None:
     """learning rate (a factor of 10 either way), schedule, batch size (half to double)"""
     lr = current["lr"]
     trial.suggest_float("lr", lr / 10, max(lr, min(10 * lr, 1.0)), log=True)
@@ -64,7 +54,7 @@ def rate(trial: Suggest, current: Current) -> None:
     trial.suggest_categorical("batch_size", [n for n in halves(current["batch_size"]) if n >= current["accumulate"]])
 
 
-def routing(trial: Suggest, current: Current) -> None:
+def routing(trial: Suggest, current: Values) -> None:
     """which routing; its iterations (1 to 5) and its inverse temperature, if it has them"""
     if "routing" not in current:
         return
@@ -73,11 +63,12 @@ def routing(trial: Suggest, current: Current) -> None:
     if "iterations" in options:
         trial.suggest_int("iterations", 1, max(5, current["iterations"] or 1))
     if "inverse_temperature" in options:
-        now = current.routing_option(chosen, "inverse_temperature")
-        trial.suggest_float("routing_options.inverse_temperature", min(0.001, now), max(0.3, now), log=True)
+        name = "routing_options.inverse_temperature"
+        now = current.get(name, routings.get(chosen).options()["inverse_temperature"])
+        trial.suggest_float(name, min(0.001, now), max(0.3, now), log=True)
 
 
-def loss(trial: Suggest, current: Current) -> None:
+def loss(trial: Suggest, current: Values) -> None:
     """whether to reconstruct, how much that weighs (a factor of 20 either way), how large the decoder is"""
     if "decoder" not in current or not trial.suggest_categorical("decoder", [True, False]):
         return
@@ -90,7 +81,7 @@ def loss(trial: Suggest, current: Current) -> None:
             trial.suggest_categorical(name, halves(current[name]))
 
 
-def squash(trial: Suggest, current: Current) -> None:
+def squash(trial: Suggest, current: Values) -> None:
     """which squash, and the factor before it in the primary capsules"""
     if "squash" in current:
         kinds = ["exp", "power:3", "unit"] if current["squash"] is None else ["paper", "exp", "power:3", "unit"]
@@ -100,12 +91,12 @@ def squash(trial: Suggest, current: Current) -> None:
         trial.suggest_float("primary_scale", min(0.03, now), max(3.0, now), log=True)
 
 
-def capsules(trial: Suggest, current: Current) -> None:
+def capsules(trial: Suggest, current: Values) -> None:
     """how many types of capsules there are and how many numbers a capsule has"""
     if "primary_types" in current:
         trial.suggest_categorical("primary_types", halves(current["primary_types"]))
     if "primary_dim" in current:
-        channels = current["channels"]  # where capsules are cut from the channels of the last convolution
+        channels = current.get("channels")  # where capsules are cut from the channels of the last convolution
         fits = [d for d in halves(current["primary_dim"]) if not isinstance(channels, tuple) or channels[-1] % d == 0]
         trial.suggest_categorical("primary_dim", fits)
     if "pose_dim" in current:
@@ -115,7 +106,7 @@ def capsules(trial: Suggest, current: Current) -> None:
         trial.suggest_categorical("widths", [f"{channels}-{scaled}" for scaled in halves(tuple(types))])
 
 
-def augment(trial: Suggest, current: Current) -> None:
+def augment(trial: Suggest, current: Values) -> None:
     """how far training images are moved, turned, scaled, sheared, bent, lit; mirrored only if the recipe does"""
     if "vocabulary" in current:
         return  # texts are not augmented
@@ -126,14 +117,14 @@ def augment(trial: Suggest, current: Current) -> None:
         trial.suggest_categorical("augment.flip", [True, False])
 
 
-def everything(trial: Suggest, current: Current) -> None:
+def everything(trial: Suggest, current: Values) -> None:
     """all of these at once: needs many trials"""
     for space in SPACES.values():
         if space is not everything:
             space(trial, current)
 
 
-SPACES: dict[str, Callable[[Suggest, Current], None]] = {
+SPACES: dict[str, Callable[[Suggest, Values], None]] = {
     "rate": rate,
     "routing": routing,
     "loss": loss,
@@ -154,30 +145,6 @@ def describe(name: str) -> str:
     return (SPACES[check_name("space", name, SPACES)].__doc__ or "").strip().partition("\n")[0]
 
 
-class _DefaultTrial:
-    """Stands in for a trial and chooses the recipe's own values."""
-
-    def __init__(self, current: Current) -> None:
-        self.current = current
-        self.params: dict[str, Choice] = {}
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        return self._take(name, lambda value: low <= value <= high)
-
-    def suggest_int(self, name: str, low: int, high: int) -> int:
-        return self._take(name, lambda value: low <= value <= high)
-
-    def suggest_categorical(self, name: str, choices: list[Any]) -> Any:
-        return self._take(name, lambda value: value in choices)
-
-    def _take(self, name: str, contains: Callable[[Any], bool]) -> Any:
-        value = self.current[name]
-        value = dashed(value) if isinstance(value, tuple) else value
-        assert contains(value), f"the space leaves out the recipe's own {name} = {value!r}"
-        self.params[name] = value
-        return value
-
-
 def default_params(space: str, config: TrainConfig) -> dict[str, Choice]:
     """The recipe's own values of a space's settings; a recipe that the space cannot change is refused."""
     check_name("space", space, SPACES)
@@ -188,8 +155,10 @@ def default_params(space: str, config: TrainConfig) -> dict[str, Choice]:
 
 
 def _default_params(space: str, config: TrainConfig) -> dict[str, Choice]:
-    trial = _DefaultTrial(Current(config))
-    SPACES[space](trial, trial.current)
+    current = current_values(config)
+    words = {name: dashed(value) if isinstance(value, tuple) else value for name, value in current.items()}
+    trial = need_optuna().trial.FixedTrial(words)
+    SPACES[space](trial, current)
     return trial.params
 
 
@@ -198,7 +167,7 @@ def change(config: TrainConfig, params: dict[str, Choice]) -> TrainConfig:
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     known = model_options(config.model)
     options, changes, augmentation = dict(config.model_options), {}, {}
-    if "routing" in params and params["routing"] != Current(config)["routing"]:
+    if "routing" in params and params["routing"] != current_values(config)["routing"]:
         _drop_routing_options(str(params["routing"]), options, changes)
     for name, value in params.items():
         group, _, part = name.partition(".")
