@@ -13,6 +13,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from capsnet import data
@@ -138,14 +139,11 @@ def test_killed_worker_in_a_journal_does_not_stop_the_study(longer: TrainConfig,
     """A journal has no heartbeat: the trial stays running and does not count."""
     out.mkdir()
     path = out / "study.log"
-    backend = optuna.storages.journal.JournalFileBackend
 
     def trials() -> list[FrozenTrial]:
         if not (out / "trials-quick-rate").exists():
             return []
-        return optuna.load_study(
-            study_name="quick-rate", storage=optuna.storages.JournalStorage(backend(str(path)))
-        ).trials
+        return optuna.load_study(study_name="quick-rate", storage=JournalStorage(JournalFileBackend(str(path)))).trials
 
     worker = start(longer, 2, out, f"journal:{path}")
     wait_until(lambda: reported(trials(), worker))

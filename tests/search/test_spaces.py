@@ -10,6 +10,7 @@ import torch
 
 from capsnet import recipes, routing
 from capsnet.models import create_model, model_options
+from capsnet.routing import _registry
 from capsnet.search import describe, list_spaces
 from capsnet.search.spaces import SPACES, change, current_values, default_params, halves
 from capsnet.training import TrainConfig
@@ -133,7 +134,7 @@ def test_routing_suggests_options_of_registered_routings(monkeypatch: pytest.Mon
         iterations: int = 2
         inverse_temperature: float = 0.5
 
-    monkeypatch.setattr(routing._registry, "_ROUTINGS", dict(routing._registry._ROUTINGS))
+    monkeypatch.setattr(_registry, "_ROUTINGS", dict(_registry._ROUTINGS))
     routing.register(Warm)
     config = dataclasses.replace(recipes.get("demo"), routing="warm")
     assert default_params("routing", config) == {

@@ -14,7 +14,6 @@ from capsnet.search._storage import masked, need_optuna
 from capsnet.search._verdict import CAVEATS, Verdict
 from capsnet.search._worker import Job, finished_trials, is_default, ranked, retry_of
 from capsnet.search.spaces import describe
-from capsnet.training import TrainConfig
 from capsnet.training.run import CHECKPOINT, environment
 
 if TYPE_CHECKING:
@@ -35,11 +34,6 @@ def best_trial(job: Job, study: "optuna.Study") -> "FrozenTrial":
             "run the same command to continue"
         )
     return best
-
-
-def write_best(job: Job, best: TrainConfig) -> None:
-    """The winner as ``capsnet train`` takes it."""
-    write_atomically(job.out / BEST, best.to_json())
 
 
 def table(trials: "list[FrozenTrial]") -> list[list[str]]:

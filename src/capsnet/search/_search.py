@@ -18,8 +18,9 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import recipes
+from capsnet._files import write_atomically
 from capsnet._names import check_name
-from capsnet.search._report import best_trial, table, write_best, write_report
+from capsnet.search._report import BEST, best_trial, table, write_report
 from capsnet.search._storage import default_storage, need_optuna, open_study, storage_errors
 from capsnet.search._verdict import Verdict, compare
 from capsnet.search._worker import Job, finished_trials, is_default, ranked, work
@@ -196,7 +197,7 @@ def _conclude(job: Job, study: "optuna.Study", seeds: int, tensorboard: bool) ->
     winner = best_trial(job, study)
     config = change(job.config, winner.params)
     best, verdict = dataclasses.replace(config, tensorboard=tensorboard), None
-    write_best(job, best)  # before the comparison, which may be interrupted
+    write_atomically(job.out / BEST, best.to_json())  # before the comparison, which may be interrupted
     if seeds and not is_default(winner):
         log.info("training the winner (trial %d) and the recipe's own values with %d seeds", winner.number, seeds)
         with tqdm(total=2 * seeds, unit=" runs", disable=None, dynamic_ncols=True, desc="compare") as bar:
