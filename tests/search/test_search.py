@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,27 @@ def test_workers_draw_different_values(small: TrainConfig, out: Path) -> None:
     third = study.ask()
     _worker.suggest(job, study, third)
     assert second.params != third.params
+
+
+def test_worker_process_loads_plugins(small: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model from outside the package trains in another process, too."""
+    plugin = tmp_path / "plugin_of_the_search.py"
+    plugin.write_text(
+        "from capsnet import models\nmodels.register('outside', models.CapsNet, 'from a plugin', conv_channels=4)\n"
+    )
+    monkeypatch.setenv("CAPSNET_PLUGINS", str(plugin))
+    job = Job(
+        config=dataclasses.replace(small, model="outside", data=data.canonical(small.data)),
+        space="rate",
+        trials=1,
+        out=tmp_path,
+        storage=default_storage(tmp_path),
+        study="s",
+        device="cpu",
+    )
+    run = subprocess.run([sys.executable, "-m", "capsnet.search"], input=pickle.dumps(job), capture_output=True)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "trials-s" / "0000" / "results.json").is_file()
 
 
 def test_search_goes_on_without_a_failed_worker(

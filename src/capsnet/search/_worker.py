@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from capsnet._plugins import load_plugins
 from capsnet.search._storage import need_optuna, open_study, retry_once, storage_errors
 from capsnet.search.spaces import SPACES, change, current_values, default_params
 from capsnet.training import Diverged, Interrupted, TrainConfig
@@ -184,6 +185,7 @@ def main() -> int:
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     try:
+        load_plugins()
         with storage_errors(job.storage):
             work(job, open_study(job.storage, job.study, job.config, job.space))
     except (Interrupted, KeyboardInterrupt):
