@@ -48,7 +48,7 @@ def test_help_lists_the_flags(capsys: pytest.CaptureFixture) -> None:
 
 def test_flags_reach_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     received: dict[str, Any] = {}
-    monkeypatch.setattr(cli, "explore", lambda models, **options: received.update(models=models, **options))
+    monkeypatch.setattr(explorer, "explore", lambda models, **options: received.update(models=models, **options))
     cli.main(
         [
             "explore",
