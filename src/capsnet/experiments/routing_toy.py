@@ -191,7 +191,7 @@ def draw_family(lab: Lab, report: Report, votes: Tensor) -> None:
     still = draw_strip(
         lab.figure("routing-toy-family.png"),
         votes,
-        Trace(couplings, logits, poses),
+        Trace(couplings, logits, poses, activations, votes),
         "The same votes under six routings",
         "Last iteration. In routing, children choose among parents; in attention, parents among children.",
         columns=FAMILY,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from capsnet.layers._learned import learned_tensors, reset_learned
 from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight, start_weight
-from capsnet.routing import Routed, Routing, get
+from capsnet.routing import Edges, Routed, Routing, get
 
 
 class ConvCaps(nn.Module):
@@ -66,15 +66,16 @@ class ConvCaps(nn.Module):
         down, right = ((size - self.kernel_size) // self.stride + 1 for size in (height, width))
         return down, right, self.weight.shape[1]
 
-    def edges(self, height: int, width: int, device: torch.device | None = None) -> Tensor:
-        """(P, K*K*T): which children, numbered in the order (y, x, type), each position sees.
+    def edges(self, height: int, width: int, device: torch.device | None = None) -> Edges:
+        """Which children, numbered in the order (y, x, type), each position sees: index (P, K*K*T).
 
         Made anew for each call: it is far cheaper than the votes, and a copy kept from inference mode could not be
         used in training.
         """
-        numbers = torch.arange(height * width * self.in_types, device=device)
+        children = height * width * self.in_types
+        numbers = torch.arange(children, device=device)
         windows = _windows(numbers.view(1, height, width, self.in_types, 1), self.kernel_size, self.stride)
-        return windows.reshape(-1, self.weight.shape[0])
+        return Edges(windows.reshape(-1, self.weight.shape[0]), children)
 
     def votes(self, poses: Tensor) -> Tensor:
         """(B, H, W, T, D) -> (B, P, K*K*T, T', D'), as one matrix product per child of a window."""

@@ -72,8 +72,9 @@ class SharedCaps(nn.Module):
         routed = self(one, mask=torch.zeros(one.shape[:2], dtype=torch.bool, device=u.device), trace=trace)
         if routed.trace is None:
             return routed
-        nobody = {"couplings": routed.trace.couplings[:, :, :0], "logits": routed.trace.logits[:, :, :0]}
-        return routed._replace(trace=routed.trace._replace(**nobody))
+        past = routed.trace
+        none = {"couplings": past.couplings[:, :, :0], "logits": past.logits[:, :, :0], "votes": past.votes[:, :0]}
+        return routed._replace(trace=past._replace(**none))
 
     def extra_repr(self) -> str:
         J, D, K = self.weight.shape

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet import functional as F
-from capsnet.models.base import Loss, Model, Output
+from capsnet.models.base import Loss, Margins, Model, Output
 from capsnet.routing import Routed
 
 
@@ -16,8 +16,12 @@ class DecodingModel(Model):
     """
 
     decoder: nn.Module | None
-    grid: tuple[int, int, int]
     reconstruction_weight: float
+    margins = Margins()
+
+    @property
+    def draws(self) -> bool:
+        return self.decoder is not None
 
     def answer(self, routed: Routed, labels: Tensor | None) -> Output:
         """The output for routed class capsules; without labels each example's most present one is decoded."""
@@ -30,7 +34,7 @@ class DecodingModel(Model):
 
     def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
         """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1]."""
-        parts = {"margin": F.margin_loss(output.lengths, targets, weights=weights)}
+        parts = {"margin": F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)}
         if output.reconstruction is not None:
             parts["reconstruction"] = F.reconstruction_loss(
                 output.reconstruction, images, self.reconstruction_weight, weights=weights

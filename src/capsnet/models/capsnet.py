@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Output, Positive, Share, build_routing
+from capsnet.models.base import Count, Output, Positive, ReceptiveField, Share, build_routing
 
 
 class CapsNet(DecodingModel):
@@ -47,7 +47,7 @@ class CapsNet(DecodingModel):
         decoder_widths: tuple[Count, ...] = (512, 1024),
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
-        self.reconstruction_weight = reconstruction_weight
+        self.reconstruction_weight, self.pose_dim = reconstruction_weight, pose_dim
         self.conv = nn.Conv2d(in_channels, conv_channels, kernel_size)
         self.primary = PrimaryCaps(
             conv_channels, primary_types, primary_dim, kernel_size, 2, primary_scale, squash or "paper"
@@ -60,6 +60,7 @@ class CapsNet(DecodingModel):
                 f"at least {least} x {least} are needed"
             )
         self.grid = self.primary.grid(height - kernel_size + 1, width - kernel_size + 1)  # (H', W', types)
+        self.receptive_field = ReceptiveField.of_windows((kernel_size, 1), (kernel_size, 2))
         children = self.grid[0] * self.grid[1] * self.grid[2]
         route = build_routing(routing, iterations, squash, routing_options)
         self.classes = DenseCaps(children, num_classes, primary_dim, pose_dim, route)

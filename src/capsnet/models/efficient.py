@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from capsnet.functional import get_squash
 from capsnet.layers import DenseCaps, DenseDecoder
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Output, Share, build_routing
+from capsnet.models.base import Count, Output, ReceptiveField, Share, build_routing
 
 KERNELS, STRIDES = (5, 3, 3, 3), (1, 1, 1, 2)
 MAP = 2  # least side of the final map: BatchNorm cannot train on the single number of a 1 x 1 map
@@ -61,7 +61,7 @@ class EfficientCapsNet(DecodingModel):
             raise ValueError(
                 f"the last of channels {channels} must be a multiple of primary_dim, {primary_dim}, to be grouped"
             )
-        self.reconstruction_weight = reconstruction_weight
+        self.reconstruction_weight, self.pose_dim = reconstruction_weight, pose_dim
         self.primary_dim = primary_dim
         self.squash, self.separate = get_squash(squash), squash == "unit"
         height, width = map_size(*self.image_size, strides)
@@ -73,6 +73,8 @@ class EfficientCapsNet(DecodingModel):
         self.depthwise = nn.Conv2d(channels[-1], channels[-1], (height, width), groups=channels[-1])
         children = channels[-1] // primary_dim
         self.grid = (1, 1, children)
+        if height == width:
+            self.receptive_field = ReceptiveField.of_windows(*zip(KERNELS, strides, strict=True), (height, 1))
         route = build_routing(routing, iterations, squash, routing_options)
         self.classes = DenseCaps(children, num_classes, primary_dim, pose_dim, route)
         self.decoder = (

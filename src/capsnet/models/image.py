@@ -58,6 +58,7 @@ class ImageCapsNet(DecodingModel):
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         rows, columns = self.image_size
+        self.pose_dim = pose_dim
         self.reconstruction_weight = reconstruction_weight * PIXELS / (in_channels * rows * columns)
         self.stem = ResidualStem(in_channels, rows, columns, width)
         if min(self.stem.grid) < kernel_size:

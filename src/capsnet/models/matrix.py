@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from capsnet.functional import spread_loss, spread_margin
 from capsnet.layers import ClassCaps, ConvCaps
-from capsnet.models.base import Count, Loss, Model, Output, build_routing
+from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, build_routing
 
 LEAST = 17  # pixels: 17 -> 7 -> 7 -> 3 -> 1 positions
 
@@ -32,6 +32,8 @@ class MatrixCapsNet(Model):
     """
 
     steps: Tensor
+    pose_dim = 16
+    receptive_field = ReceptiveField.of_windows((5, 2), (3, 2), (3, 1))
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.layers.shared import SharedCaps
-from capsnet.models.base import Count, Loss, Model, Output, build_routing
+from capsnet.models.base import Count, Loss, Margins, Model, Output, build_routing
 
 
 class NGrams(nn.Module):
@@ -99,6 +99,8 @@ class TextCapsNet(TextModel):
         routing_options: the routing's other hyper-parameters, e.g. ``{"leaky": True}`` to let idle words go nowhere.
     """
 
+    margins = Margins()
+
     def __init__(
         self,
         image_size: tuple[Count, Count] = (1, 24),
@@ -118,6 +120,7 @@ class TextCapsNet(TextModel):
         super().__init__(image_size, in_channels, num_classes, vocabulary, embedding, ngrams, channels)
         self.primary_types = primary_types
         self.primary_dim = primary_dim
+        self.pose_dim = pose_dim
         self.primary = nn.Linear(channels, primary_types * primary_dim)
         route = build_routing(routing, iterations, None, routing_options)
         self.classes = SharedCaps(num_classes, primary_dim, pose_dim, route)
@@ -134,7 +137,7 @@ class TextCapsNet(TextModel):
         return Output(lengths=lengths, poses=poses, trace=grid)
 
     def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
-        margin = F.margin_loss(output.lengths, targets, weights=weights)
+        margin = F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)
         return Loss(margin, {"margin": margin})
 
 
