@@ -1,8 +1,8 @@
 """A document of headings, sentences, tables and figures that renders to Markdown and to one self-contained HTML file.
 
-    page = Document("Title")
-    page.add("A sentence with `code`.", Bullets(["first", "second"]), Table("", ["a", "b"], [["1", "2"]]))
-    page.to_markdown(); page.to_html()
+page = Document("Title")
+page.add("A sentence with `code`.", Bullets(["first", "second"]), Table("", ["a", "b"], [["1", "2"]]))
+page.to_markdown(); page.to_html()
 """
 
 import base64

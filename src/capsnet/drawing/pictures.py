@@ -1,6 +1,6 @@
 """Pages of pictures in rows: the layout that sweeps, galleries and examples share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,12 +23,11 @@ class Words(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One picture (C, H, W), the lines below it, the colour of its frame, and what is painted over it."""
+    """One picture (C, H, W), the lines below it and the colour of its frame."""
 
     image: np.ndarray
     words: Sequence[Words] = ()
     frame: str | None = None
-    paint: Callable[["Axes", float, float, float, float], None] | None = None  # axes, x, y, width, height in pixels
 
 
 class Row(NamedTuple):
@@ -73,8 +72,6 @@ def picture_rows(
 
 def _cell(ax: "Axes", cell: Cell, x: float, y: float, w: int, h: int) -> None:
     picture(ax, pixels(cell.image[None], 4)[0], x, y, w, h)
-    if cell.paint is not None:
-        cell.paint(ax, x, y, w, h)
     if cell.frame is not None:
         frame(ax, x, y, w, h, cell.frame, 2.5)
     for k, words in enumerate(cell.words):

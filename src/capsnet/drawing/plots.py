@@ -195,6 +195,15 @@ def intervals(
     return save(fig, path, plot=True)
 
 
+def panels(rows: int, columns: int, width: float, height: float) -> tuple["Figure", list[list["Axes"]]]:
+    """A figure of panels, each of width x height inches with room for its labels and a heading."""
+    fig = figure(width * columns, height * rows)
+    left, low = min(0.16, 0.6 / width), 0.55 / height
+    box = (1 - left - 0.02) / columns, (1 - low - min(0.25, 0.55 / height)) / rows
+    places = [[((c + left) / columns, (rows - 1 - r + low) / rows) for c in range(columns)] for r in range(rows)]
+    return fig, [[fig.add_axes((*place, *box)) for place in line] for line in places]
+
+
 def _plot(
     width: float = 7.2, height: float = 4.4, box: tuple[float, float, float, float] = (0.11, 0.14, 0.84, 0.68)
 ) -> tuple["Figure", "Axes"]:

@@ -1,12 +1,14 @@
 """Peak memory of one training step above that of the idle process. Runs in a process of its own.
 
-Reads a configuration from standard input and writes megabytes to standard output.
+Reads a configuration from standard input and writes megabytes to standard output. The arguments are modules to import
+first: they may register routings and models of other packages.
 """
 
 import json
 import re
 import resource
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from capsnet import data
@@ -32,6 +34,8 @@ def reset_peak() -> None:
 
 
 def main() -> None:
+    for module in sys.argv[1:]:
+        import_module(module)
     config = check_config(json.loads(sys.stdin.read()))
     training = data.load(config.data, config.train_on)
     model = build(config, training)

@@ -105,9 +105,7 @@ def findings(
 ) -> list[str]:
     """The comparison on affine digits, and whether its premise holds: equal accuracy on translated ones."""
     names = "the error of the CapsNet", "that of the CNN"
-    affine, translated = (
-        difference(names[0], errors["CapsNet"], names[1], errors["CNN"]) for errors in (unseen, seen)
-    )
+    affine, translated = (difference(names[0], errors["CapsNet"], names[1], errors["CNN"]) for errors in (unseen, seen))
     made = raw["affnist"]["origin"] == "generated"
     hint = " `capsnet evaluate RUN --data affnist:source=original` takes the files." if made else ""
     sentences = [
