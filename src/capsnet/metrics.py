@@ -324,16 +324,21 @@ def compare(a: Measure, b: Measure) -> int:
 def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
     """Two measures as a sentence that is true whichever way they fall, without its full stop.
 
-        the error of A is lower than that of B: 1.20 % against 2.30 %, 95 % intervals apart
-        the error of A is level with that of B: 1.20 % against 1.30 %, no difference that 10,000 examples can show
+    the error of A is lower than that of B: 1.20 % against 2.30 %, 95 % intervals apart
+    the error of A is level with that of B: 1.20 % against 1.30 %, no difference that 10,000 examples can show
     """
     order, digits, unit = compare(a, b), max(_digits(a), _digits(b)), f" {a.unit}" if a.unit else ""
     numbers = f"{a.mean:.{digits}f}{unit} against {b.mean:.{digits}f}{unit}"
-    reason = ", 95 % intervals apart" if a.interval or b.interval else ""
-    if not order and reason:
+    reason = ", 95 % intervals apart" if a.interval and b.interval else ", outside the 95 % interval"
+    if not a.interval and not b.interval:
+        reason = ""
+    elif not order:
         reason = f", no difference that {f'{a.n:,} examples' if a.n else 'so many examples'} can show"
     return f"{name_a} is {('level with', 'higher than', 'lower than')[order]} {name_b}: {numbers}{reason}"
 
 
 def _digits(measure: Measure) -> int:
+    """Decimals to show: three of an area or a correlation, two of percentages and small numbers, else one."""
+    if not measure.unit and abs(measure.mean) <= 1:
+        return 3
     return 2 if measure.unit == "%" or abs(measure.mean) < 10 else 1

@@ -142,7 +142,8 @@ def setting(lab: Lab) -> list[str]:
     for name in configs:
         if options := preset(name):
             words = ", ".join(f"{key} {value}" for key, value in options.items())
-            sentences.append(f"`{name}` is `{routing.get(name).name}` with {words}.")
+            algorithm = routing.get(name).name
+            sentences.append(f"`{name}` {'has' if name == algorithm else f'is `{algorithm}` with'} {words}.")
     return sentences
 
 

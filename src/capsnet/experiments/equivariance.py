@@ -270,9 +270,9 @@ def draw(lab: Lab, report: Report, crowd: Trained) -> None:
     names = data.load(crowded_spec(lab), "test").class_names
     report.draw(
         coupling_pictures(lab.figure("couplings.png"), route(crowd, lab, lab.pick(2, 5, 5)), names),
-        "The first crowded test pictures. Each square is the middle of what the children at one position see: the "
-        "stronger its colour, the more present they are and the further their coupling to that capsule is above an "
-        "even split. Framed: the objects that are present.",
+        "The first crowded test pictures. A mark at the middle of what the children at one position see shows how "
+        "present they are and how far their coupling to that capsule is above an even split. Framed: the objects that "
+        "are present.",
     )
     even = 100 * report.raw["crowded"]["measured"][0]["chance"]
     curves = []

@@ -181,13 +181,14 @@ def findings(curves: dict[str, dict[str, list[Any]]]) -> list[str]:
             for k in range(len(caps["error"]))]  # fmt: skip
     orders = [compare(*both) for both in bins]
     gaps = [b - a for a, b in zip(caps["error"], cnn["error"], strict=True)]
+    lead = f"its lead {'grows' if gaps[-1] > gaps[0] else 'does *not* grow'} with the overlap"
+    lead = lead if -1 in orders else "it has no lead that could grow with the overlap"
     least, most = (f"{caps['error'][k]:.1f} % against {cnn['error'][k]:.1f} %" for k in (0, -1))
     return [
         *(crossing_sentence(net, curves[net]["overlap"], curves[net]["error"], LEVEL) for net in NETS),
         f"CapsNet against CNN: {least} with the least overlap, {most} with the most. Beyond the 95 % intervals, the "
-        f"CapsNet has the lower error in {orders.count(-1)} of {len(orders)} bins and the higher in {orders.count(1)}. "
-        f"Its lead {'grows' if gaps[-1] > gaps[0] else 'does *not* grow'} with the overlap: {gaps[0]:+.1f} points with "
-        f"the least, {gaps[-1]:+.1f} with the most.",
+        f"CapsNet has the lower error in {orders.count(-1)} of {len(orders)} bins and the higher in {orders.count(1)}: "
+        f"{lead} ({gaps[0]:+.1f} points with the least overlap, {gaps[-1]:+.1f} with the most).",
     ]
 
 
