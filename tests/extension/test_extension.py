@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,9 +102,11 @@ def test_export_writes_plugins(run: Path, tmp_path: Path) -> None:
 
 
 def test_explorer_shows_plugins(run: Path) -> None:
-    with TestClient(create_app([str(run), "capsnet-small-mnist"]), base_url="http://localhost") as page:
+    shown = {name: capsnet.load(name) for name in (str(run), "capsnet-small-mnist")}
+    shown["run"] = shown.pop(str(run))
+    with TestClient(create_app(shown), base_url="http://localhost") as page:
         described = {entry["name"]: entry for entry in page.get("/api/models").json()["models"]}
-        own, other = described[run.name], described["capsnet-small-mnist"]
+        own, other = described["run"], described["capsnet-small-mnist"]
         assert own["routing"]["name"] == "layer-norm"
         assert own["gallery"]
         assert "layer-norm" in json.dumps(other["routings"])
@@ -120,9 +122,9 @@ def test_model_passes_the_suite(check: str) -> None:
     model_suite.CHECKS[check]("two-layer")
 
 
-@pytest.mark.parametrize("check", data_suite.CHECKS)
-def test_data_set_passes_the_suite(check: str) -> None:
-    data_suite.CHECKS[check]("stripes")
+@pytest.mark.parametrize("check", data_suite.CHECKS, ids=lambda check: check.__name__)
+def test_data_set_passes_the_suite(check: Callable[[str], None]) -> None:
+    check("stripes")
 
 
 def test_registries_know_plugins() -> None:

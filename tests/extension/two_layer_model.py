@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet import models
-from capsnet.layers import DenseCaps, PrimaryCaps
+from capsnet.layers import Capsules, DenseCaps, PrimaryCaps
 from capsnet.models import Loss, Model, Output
 from capsnet.routing import get
 
@@ -29,9 +29,12 @@ class TwoLayerCapsNet(Model):
         options: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
         self.classes = DenseCaps(height * width * types, num_classes, 4, 8, get(routing, **options))
 
+    def forward_features(self, images: Tensor) -> Capsules:
+        return self.primary(self.conv(images).relu())
+
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
-        poses, lengths, history = self.classes(self.primary(self.conv(images).relu()), trace=trace)
+        poses, lengths, history = self.classes(self.forward_features(images), trace=trace)
         return Output(lengths=lengths, poses=poses, trace=history)
 
     def loss(
