@@ -49,9 +49,10 @@ class Info:
 
         options = models.model_options(self.model)
         if self.json:
-            return say(json.dumps({"name": self.model, "summary": models.describe(self.model), "options": options}))
+            described = {"name": self.model, "summary": models.describe(self.model), "options": options}
+            return say(json.dumps(described, default=str))
         say(f"{self.model}  {models.describe(self.model)}\n\noptions of this network, which is not trained:")
-        return print_table(options, lambda name: json.dumps(options[name]))
+        return print_table(options, lambda name: json.dumps(options[name], default=str))
 
 
 def record(model: "capsnet.Model", path: "Path") -> dict[str, Any]:
