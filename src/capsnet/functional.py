@@ -7,7 +7,7 @@ paper's. Shape letters: B batch, J classes (parent capsules), D pose.
 import functools
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -37,21 +37,35 @@ def squash(s: Tensor, dim: int = -1) -> Tensor:
     return s * (norm / (1 + norm * norm))
 
 
-Squash: TypeAlias = Callable[..., tuple[Tensor, Tensor]]  # squash(s, dim=-1) -> pose, activation
+@dataclass(frozen=True)
+class Squash:
+    """A squash function that describes itself: ``squash(s, dim=-1) -> (pose, activation)``.
+
+    ``formula`` is plain text, ``_`` before subscripts and ``^`` before superscripts. ``presence_is_length``
+    says whether the activation is the length of the pose; otherwise it is a separate number.
+    """
+
+    name: str
+    function: Callable[[Tensor, int], Tensor]
+    formula: str
+    presence_is_length: bool = True
+
+    def __call__(self, s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+        pose = self.function(s, dim)
+        return pose, length(pose, dim) if self.presence_is_length else _saturate(s, dim)
 
 
 def get_squash(name: str) -> Squash:
-    """A squash by name, as ``squash(s, dim=-1) -> (pose, activation)``: what routings and layers plug in.
+    """A squash by name, for routings and layers:
 
     - ``paper``: |s|^2 / (1 + |s|^2) s/|s| [Eq. 1], steep at first and late to saturate;
     - ``exp``: (1 - exp(-|s|)) s/|s|, not flat at the origin (Efficient-CapsNet, arXiv 2101.12491);
-    - ``power:P``: |s|^P / (1 + |s|^P) s/|s|, of which the paper's is P = 2; P is at least 1;
-    - ``unit``: s/|s|, all direction; how present it is stands apart, |s|^2 / (1 + |s|^2).
+    - ``power:P``: |s|^P / (1 + |s|^P) s/|s|, the paper's for P = 2; P is at least 1;
+    - ``unit``: the direction s/|s|; the activation |s|^2 / (1 + |s|^2) is separate.
 
     For all but ``unit`` the activation is the length of the pose.
     """
     kind, colon, power = name.partition(":")
-    known = ("paper", "exp", "power:P", "unit")
     if colon and kind == "power":
         try:
             exponent = float(power)
@@ -59,37 +73,42 @@ def get_squash(name: str) -> Squash:
             exponent = math.nan
         if not 1 <= exponent <= 8:
             raise ValueError(f"a squash's power must lie between 1 and 8, got {power!r}")
-        return functools.partial(_squash_power, power=exponent)
-    check_name("squash", name, known)
-    return {"paper": _squash_paper, "exp": _squash_exp, "unit": _squash_unit}[name]
+        formula = f"v_j = |s_j|^{exponent:g} / (1 + |s_j|^{exponent:g}) · s_j / |s_j|"
+        return Squash(name, functools.partial(_squash_power, power=exponent), formula)
+    check_name("squash", name, (*_SQUASHES, "power:P"))
+    return _SQUASHES[name]
 
 
-def _squash_paper(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
-    pose = squash(s, dim)
-    return pose, length(pose, dim)
-
-
-def _squash_exp(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+def _squash_exp(s: Tensor, dim: int) -> Tensor:
     norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
     safe = torch.where(norm > 0, norm, 1)  # the factor's limit at zero is 1, and so is its gradient's
-    pose = s * torch.where(norm > 0, -torch.expm1(-safe) / safe, 1)
-    return pose, length(pose, dim)
+    return s * torch.where(norm > 0, -torch.expm1(-safe) / safe, 1)
 
 
-def _squash_power(s: Tensor, dim: int = -1, *, power: float) -> tuple[Tensor, Tensor]:
+def _squash_power(s: Tensor, dim: int, *, power: float) -> Tensor:
     norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
-    # |s|^(P-1) / (1 + |s|^P), for long vectors divided by |s|^P above and below: no power that grows, here or in the
-    # gradient. Each form sees what the other is for as 1, so that it has a finite gradient to be multiplied by zero.
+    # |s|^(P-1) / (1 + |s|^P); for long vectors numerator and denominator are divided by |s|^P, so that no power grows
+    # in the value or the gradient. Each form replaces the other's arguments by 1, so that its gradient stays finite.
     short, long = torch.where(norm > 0, norm, 1).clamp_max(1), norm.clamp_min(1)
     factor = torch.where(norm < 1, short ** (power - 1) / (1 + short**power), 1 / (long + long ** (1 - power)))
-    pose = s * torch.where(norm > 0, factor, 1.0 if power == 1 else 0.0)
-    return pose, length(pose, dim)
+    return s * torch.where(norm > 0, factor, 1.0 if power == 1 else 0.0)
 
 
-def _squash_unit(s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+def _squash_unit(s: Tensor, dim: int) -> Tensor:
     norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
-    pose = s / torch.where(norm > 0, norm, 1)
-    return pose, (norm * norm / (1 + norm * norm)).squeeze(dim)
+    return s / torch.where(norm > 0, norm, 1)
+
+
+def _saturate(s: Tensor, dim: int) -> Tensor:
+    square = torch.linalg.vector_norm(s, dim=dim).square()
+    return square / (1 + square)
+
+
+_SQUASHES = {
+    "paper": Squash("paper", squash, "v_j = |s_j|^2 / (1 + |s_j|^2) · s_j / |s_j|"),
+    "exp": Squash("exp", _squash_exp, "v_j = (1 - exp(-|s_j|)) · s_j / |s_j|"),
+    "unit": Squash("unit", _squash_unit, "a_j = |s_j|^2 / (1 + |s_j|^2)", presence_is_length=False),
+}
 
 
 def multi_hot(targets: Tensor, num_classes: int) -> Tensor:

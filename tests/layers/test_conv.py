@@ -25,11 +25,12 @@ def test_votes_and_edges_by_hand(H: int, W: int, K: int, stride: int, pose: Pose
     B, T, types = 2, 3, 2
     layer = ConvCaps(T, types, K, stride, *dims(pose), pose=pose)
     poses = torch.randn(B, H, W, T, dims(pose)[0])
-    votes, edges = layer.votes(poses), layer.edges(H, W)
+    votes, (edges, children) = layer.votes(poses), layer.edges(H, W)
     down, right, _ = layer.grid(H, W)
     assert (down, right) == (len(range(0, H - K + 1, stride)), len(range(0, W - K + 1, stride)))
     assert votes.shape == (B, down * right, K * K * T, types, dims(pose)[1])
     assert edges.shape == votes.shape[1:3]
+    assert children == H * W * T
     flat = poses.flatten(1, 3)  # children in the order (y, x, type)
     for p in range(down * right):
         y, x = p // right * stride, p % right * stride
@@ -84,7 +85,7 @@ def test_a_child_divides_itself_among_its_parents_at_all_positions(name: str) ->
     trace = layer(torch.randn(2, 5, 6, 2, 4), torch.rand(2, 5, 6, 2), trace=True).trace
     assert trace is not None
     given = torch.zeros(2, 5 * 6 * 2)
-    given.index_add_(1, layer.edges(5, 6).flatten(), trace.couplings[-1].sum(-1).flatten(1))
+    given.index_add_(1, layer.edges(5, 6).index.flatten(), trace.couplings[-1].sum(-1).flatten(1))
     torch.testing.assert_close(given, torch.ones_like(given))
 
 

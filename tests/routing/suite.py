@@ -4,14 +4,15 @@ They are plain functions so that a test can hold a deliberately broken routing a
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from capsnet.routing import Routed, Routing
+from capsnet.routing import Edges, Routed, Routing
 
 B, I, J, D = 3, 7, 4, 5
-EDGES = torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 4]])  # child 2 has parents at all three positions
+EDGES = Edges(torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 4]]), 5)  # child 2 has parents at all three positions
 
 
 def normal(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -26,9 +27,7 @@ def learned(
     return {name: 0.3 * normal(len(name), *shape, dtype=dtype) for name, shape in shapes.items()}
 
 
-def run(
-    route: Routing, votes: Tensor, act: Tensor | None = None, *, trace: bool = False, **more: Tensor | None
-) -> Routed:
+def run(route: Routing, votes: Tensor, act: Tensor | None = None, *, trace: bool = False, **more: Any) -> Routed:
     children, parents, dim = votes.shape[-3:]
     return route(votes, act, params=learned(route, children, parents, dim, votes.dtype), trace=trace, **more)
 
@@ -48,10 +47,12 @@ def shapes(route: Routing) -> None:
         R = len(routed.trace.couplings)
         assert routed.trace.couplings.shape == routed.trace.logits.shape == (R, b, i, j)
         assert routed.trace.poses.shape == (R, b, j, d)
+        assert routed.trace.activations.shape == (R, b, j)
+        assert routed.trace.votes.shape == (b, i, j, d)
 
 
 def convolutional(route: Routing) -> None:
-    P, K = EDGES.shape
+    P, K = EDGES.index.shape
     votes, act = normal(0, B, P, K, J, D), normal(1, B, 5).sigmoid()
     routed = run(route, votes, act, edges=EDGES, trace=True)
     assert routed.pose.shape == (B, P, J, D)
@@ -59,7 +60,7 @@ def convolutional(route: Routing) -> None:
     assert routed.trace is not None
     assert routed.trace.couplings.shape[1:] == (B, P, K, J)
     everybody = normal(2, B, I, J, D)
-    dense, one = run(route, everybody), run(route, everybody[:, None], edges=torch.arange(I)[None])
+    dense, one = run(route, everybody), run(route, everybody[:, None], edges=Edges(torch.arange(I)[None], I))
     close(one.pose[:, 0], dense.pose)
     close(one.act[:, 0], dense.act)
 
@@ -132,7 +133,7 @@ def gradients(route: Routing) -> None:
     assert torch.autograd.gradcheck(
         lambda v, a, *rest: route(v, a, params=dict(zip(params, rest, strict=True)))[:2], (votes, act, *params.values())
     )
-    P, K = EDGES.shape
+    P, K = EDGES.index.shape
     spread = normal(2, 1, P, K, 2, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda v: run(route, v, edges=EDGES)[:2], spread)
 
@@ -160,6 +161,8 @@ def tracing(route: Routing) -> None:
     assert plain.trace is None
     assert traced.trace is not None
     close(traced.trace.poses[-1], traced.pose)
+    close(traced.trace.activations[-1], traced.act)
+    close(traced.trace.votes, votes)
     before = dict(vars(route))
     run(route, votes, trace=True)
     assert vars(route) == before, "nothing is kept on the routing"

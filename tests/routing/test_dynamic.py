@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from capsnet import routing
 from capsnet.functional import squash
+from capsnet.routing import Edges
 from tests.reference import sabour2017 as reference
 
 sizes = st.integers(1, 5)
@@ -44,7 +45,7 @@ def test_convolutional_form_agrees_with_the_loops(seed: int, B: int, P: int, J: 
     K = 3
     edges = torch.tensor([[p, p + 1, p + 2] for p in range(P)])  # overlapping: child p + 1 has up to three positions
     votes = random_votes(seed, B, P, K, J, D)
-    result = routing.get("dynamic", iterations=iterations)(votes, edges=edges)
+    result = routing.get("dynamic", iterations=iterations)(votes, edges=Edges(edges, P + 2))
     assert result.pose.shape == (B, P, J, D)
     assert result.act.shape == (B, P, J)
     for b in range(B):
@@ -57,13 +58,13 @@ def test_one_position_that_sees_everybody_is_the_dense_form(leaky: bool) -> None
     votes, act = random_votes(0, 2, 6, 3, 4), random_votes(1, 2, 6).sigmoid()
     route = routing.get("dynamic", leaky=leaky)
     dense = route(votes, act)
-    conv = route(votes[:, None], act, edges=torch.arange(6)[None])
+    conv = route(votes[:, None], act, edges=Edges(torch.arange(6)[None], 6))
     torch.testing.assert_close(conv.pose[:, 0], dense.pose, rtol=1e-12, atol=1e-14)
 
 
 def test_convolutional_couplings_compete_across_positions() -> None:
     edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
-    trace = routing.get("dynamic")(random_votes(0, 2, 2, 3, 4, 5), edges=edges, trace=True).trace
+    trace = routing.get("dynamic")(random_votes(0, 2, 2, 3, 4, 5), edges=Edges(edges, 4), trace=True).trace
     assert trace is not None
     per_child = torch.zeros(3, 2, 4, dtype=torch.float64)
     for p, k in ((p, k) for p in range(2) for k in range(3)):
@@ -150,7 +151,7 @@ def test_gradcheck(options: dict) -> None:
 def test_gradcheck_convolutional() -> None:
     edges = torch.tensor([[0, 1], [1, 2]])
     votes = random_votes(0, 2, 2, 2, 3, 2).requires_grad_()
-    assert torch.autograd.gradcheck(lambda v: routing.get("dynamic")(v, edges=edges).pose, votes)
+    assert torch.autograd.gradcheck(lambda v: routing.get("dynamic")(v, edges=Edges(edges, 3)).pose, votes)
 
 
 def test_gradient_modes() -> None:

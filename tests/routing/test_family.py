@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsnet import routing
+from capsnet.routing import Edges
 from capsnet.routing.kmeans import smooth_objective
 from tests.reference import mixtures, onepass
 from tests.routing.suite import normal
@@ -118,7 +119,9 @@ def test_em_s_child_activation_does_not_cancel() -> None:
 def test_em_s_posterior_is_normalised_over_all_positions() -> None:
     edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
     for covariance in ("diagonal", "full"):
-        trace = routing.get("em", covariance=covariance)(normal(0, 2, 2, 3, 4, 5), edges=edges, trace=True).trace
+        trace = routing.get("em", covariance=covariance)(
+            normal(0, 2, 2, 3, 4, 5), edges=Edges(edges, 4), trace=True
+        ).trace
         assert trace is not None
         per_child = torch.zeros(3, 2, 4, dtype=torch.float64)
         for p, k in ((p, k) for p in range(2) for k in range(3)):

@@ -8,7 +8,7 @@ import torch
 
 from capsnet import routing
 from capsnet.layers import DenseCaps, SharedCaps
-from capsnet.routing import _registry
+from capsnet.routing import Edges, _registry
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
@@ -91,12 +91,13 @@ def test_a_routing_object_needs_no_registration() -> None:
         (torch.ones(2, 3, 4, 5, dtype=torch.long), {}, "floating point"),
         (torch.rand(2, 3, 4, 5), {"act": torch.rand(2, 4)}, "act must have shape"),
         (torch.rand(2, 3, 4, 5), {"mask": torch.ones(3, 2, dtype=torch.bool)}, "mask must have shape"),
-        (torch.rand(2, 3, 4, 5), {"edges": torch.zeros(3, 4, dtype=torch.long)}, r"\(B, P, K, J, D\)"),
+        (torch.rand(2, 3, 4, 5), {"edges": Edges(torch.zeros(3, 4, dtype=torch.long), 4)}, r"\(B, P, K, J, D\)"),
         (
             torch.rand(2, 3, 4, 5, 6),
-            {"edges": torch.zeros(3, 4, dtype=torch.long), "act": torch.rand(2)},
+            {"edges": Edges(torch.zeros(3, 4, dtype=torch.long), 4), "act": torch.rand(2, 3)},
             "act must have shape",
         ),
+        (torch.rand(2, 3, 4, 5, 6), {"edges": torch.zeros(3, 4, dtype=torch.long)}, r"Edges\(index, children\)"),
     ],
 )
 def test_wrong_shapes_are_one_sentence(votes: torch.Tensor, extra: dict, message: str) -> None:

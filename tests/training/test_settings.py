@@ -12,7 +12,7 @@ from capsnet.training import TrainConfig, loop
 from capsnet.training import run as run_folder
 
 
-def test_the_best_epoch_on_validation_is_kept(
+def test_keep_chooses_the_best_or_the_last_epoch(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Validation scores are scripted, 0.2, 0.9, 0.3: `best` saves the second epoch's weights, `last` the third's."""
@@ -58,7 +58,7 @@ def test_the_best_epoch_on_validation_is_kept(
     ],
     ids=str,
 )
-def test_no_setting_is_accepted_and_ignored(quick: TrainConfig, tmp_path: Path, change: dict) -> None:
+def test_setting_changes_the_weights(quick: TrainConfig, tmp_path: Path, change: dict) -> None:
     """One epoch with and without the setting: the weights must differ (Adam against AdamW as well)."""
     base = dataclasses.replace(quick, epochs=1, keep="last")
     other = dataclasses.replace(base, **({"weight_decay": 0.1} if "optimizer" in change else {}))

@@ -101,4 +101,4 @@ def process_name() -> str:
         return ""
     from capsnet.training import distributed
 
-    return distributed.signature()
+    return distributed.rank_prefix()

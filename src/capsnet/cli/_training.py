@@ -61,11 +61,11 @@ class Train:
             else:
                 result = capsnet.cross_validate(config, self.folds, **options)
         except Interrupted as stop:
-            if not distributed.speaks():
+            if not distributed.is_main():
                 sys.exit(130)
             folder = "auto" if self.folds is not None else str(stop.folder)
             complain(f"stopped; continue with\n  {resume_command(arguments, folder)}", 130)
-        if not distributed.speaks():
+        if not distributed.is_main():
             return
         if self.folds is None:
             report(result, config)  # type: ignore[arg-type]

@@ -4,13 +4,10 @@ The work happens eight times finer than the result, so that stroke width, positi
 accurate to a fraction of a pixel; other frame sizes keep the same proportions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image
 
-from ._filters import Plane, max_filter
-from ._pixels import resize
+from capsnet.data._pixels import Plane, resize
 
 FINE = 8
 BOX = 20 / 28  # the part of the frame that the digit fills
@@ -57,14 +54,18 @@ def _fit(crop: Plane, box: tuple[float, float], margin: float) -> Plane:
 
 def _grow(ink: Plane, radius: float) -> Plane:
     """Widen strokes by a disc of that radius, or thin them if it is negative: rows of the disc, one max filter each."""
+    from scipy.ndimage import maximum_filter1d
+
     if radius < 0:
         return 1 - _grow(1 - ink, -radius)
     reach = int(radius)
     padded = np.pad(ink, ((reach, reach), (0, 0)))
     grown = ink
     for dy in range(-reach, reach + 1):
-        rows = np.ascontiguousarray(padded[reach + dy : reach + dy + len(ink)])
-        grown = np.maximum(grown, max_filter(rows, 0, int((radius**2 - dy**2) ** 0.5)))
+        rows = padded[reach + dy : reach + dy + len(ink)]
+        grown = np.maximum(
+            grown, maximum_filter1d(rows, 2 * int((radius**2 - dy**2) ** 0.5) + 1, axis=1, mode="nearest")
+        )
     return grown
 
 

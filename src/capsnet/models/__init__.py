@@ -1,13 +1,14 @@
 """Whole networks, and the registry of their names."""
 
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
-from capsnet.models.base import Loss, Model, Output
+from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
 from capsnet.models.capsnet import CapsNet
 from capsnet.models.cnn import CNN
 from capsnet.models.efficient import EfficientCapsNet
 from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
 from capsnet.models.matrix import MatrixCapsNet
+from capsnet.models.rerouting import replacements, reroute
 from capsnet.models.text import TextCapsNet, TextCNN, TextModel
 
 register("capsnet", CapsNet, "the paper's network: conv 9x9x256, 1152 primary capsules, dynamic routing, decoder")
@@ -70,9 +71,11 @@ __all__ = [
     "Ensemble",
     "ImageCapsNet",
     "Loss",
+    "Margins",
     "MatrixCapsNet",
     "Model",
     "Output",
+    "ReceptiveField",
     "TextCNN",
     "TextCapsNet",
     "TextModel",
@@ -82,4 +85,6 @@ __all__ = [
     "model_options",
     "rebuild",
     "register",
+    "replacements",
+    "reroute",
 ]

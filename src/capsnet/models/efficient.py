@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import get_squash
-from capsnet.layers import DenseCaps, DenseDecoder
+from capsnet.layers import Capsules, DenseCaps, DenseDecoder
+from capsnet.layers.capsules import squash_capsules
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Output, Share, build_routing
+from capsnet.models.base import Count, ReceptiveField, Share, build_routing
 
 KERNELS, STRIDES = (5, 3, 3, 3), (1, 1, 1, 2)
 MAP = 2  # least side of the final map: BatchNorm cannot train on the single number of a 1 x 1 map
@@ -61,9 +62,9 @@ class EfficientCapsNet(DecodingModel):
             raise ValueError(
                 f"the last of channels {channels} must be a multiple of primary_dim, {primary_dim}, to be grouped"
             )
-        self.reconstruction_weight = reconstruction_weight
+        self.reconstruction_weight, self.pose_dim = reconstruction_weight, pose_dim
         self.primary_dim = primary_dim
-        self.squash, self.separate = get_squash(squash), squash == "unit"
+        self.squash = get_squash(squash)
         height, width = map_size(*self.image_size, strides)
         blocks: list[nn.Module] = []
         for (i, o), kernel, stride in zip(pairwise((in_channels, *channels)), KERNELS, strides, strict=True):
@@ -73,6 +74,8 @@ class EfficientCapsNet(DecodingModel):
         self.depthwise = nn.Conv2d(channels[-1], channels[-1], (height, width), groups=channels[-1])
         children = channels[-1] // primary_dim
         self.grid = (1, 1, children)
+        if height == width:
+            self.receptive_field = ReceptiveField.of_windows(*zip(KERNELS, strides, strict=True), (height, 1))
         route = build_routing(routing, iterations, squash, routing_options)
         self.classes = DenseCaps(children, num_classes, primary_dim, pose_dim, route)
         self.decoder = (
@@ -83,11 +86,10 @@ class EfficientCapsNet(DecodingModel):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 nn.init.zeros_(module.bias)  # type: ignore[arg-type]
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
         whole = self.depthwise(self.features(images))  # (B, C, 1, 1)
-        children, act = self.squash(whole.flatten(1).unflatten(1, (-1, self.primary_dim)))  # (B, I, 8), (B, I)
-        return self.answer(self.classes(children, act if self.separate else None, trace=trace), labels)
+        return squash_capsules(whole.flatten(1).unflatten(1, (-1, self.primary_dim)), self.squash)  # (B, I, 8)
 
 
 class ChannelsLast(nn.Conv2d):

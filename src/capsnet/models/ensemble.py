@@ -37,6 +37,9 @@ class Ensemble(Model):
         self.takes_texts = first.takes_texts
         self.members = nn.ModuleList(networks)
         self.class_names, self.preprocessing = first.class_names, first.preprocessing
+        drawing, posing = [m for m in networks if m.draws], [m for m in networks if m.pose_dim]
+        self.pose_dim = (drawing + posing + networks)[0].pose_dim
+        self.margins = first.margins if all(model.margins == first.margins for model in networks) else None
         if all(model.config for model in networks):
             self.config = {"name": ENSEMBLE, "members": [model.config for model in networks]}
         self.card = {"summary": f"the mean of {len(networks)} networks", "members": [m.card for m in members]}
@@ -57,15 +60,30 @@ class Ensemble(Model):
             return Output(lengths, output.poses, artist.decode(output.poses, lengths.argmax(dim=1)))
         return Output(lengths, output.poses, output.reconstruction)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         raise ValueError("an ensemble is not trained: train its members")
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        for member in self.members:
-            if getattr(member, "decoder", None) is not None:
-                assert isinstance(member, Model)
+        for member in _networks(self):
+            if member.draws:
                 return member.decode(poses, classes)
         raise ValueError("no member of the ensemble has a decoder")
+
+    @property
+    def draws(self) -> bool:
+        return any(member.draws for member in _networks(self))
+
+    def routed_layers(self) -> dict[str, nn.Module]:
+        """None: each member routes by itself."""
+        return {}
 
 
 def rebuild(config: Mapping[str, Any]) -> Model:

@@ -1,8 +1,8 @@
-"""Routing algorithms: how children choose their parents. One algorithm, one file; ``get`` finds them by name."""
+"""Routing algorithms: how much each child's vote counts for each parent. ``get`` finds them by name."""
 
-from capsnet.routing._registry import describe, get, list_routings, option_names, register
+from capsnet.routing._registry import describe, get, list_forms, list_routings, option_names, register
 from capsnet.routing.attention import Attention
-from capsnet.routing.base import Routed, Routing, Trace, couple
+from capsnet.routing.base import Edges, Formula, Routed, Routing, SquashingRouting, Trace, couple, undecided
 from capsnet.routing.dynamic import Dynamic
 from capsnet.routing.em import EM
 from capsnet.routing.kmeans import KMeans
@@ -16,16 +16,21 @@ __all__ = [
     "EM",
     "Attention",
     "Dynamic",
+    "Edges",
+    "Formula",
     "KMeans",
     "Routed",
     "Routing",
     "SelfAttention",
+    "SquashingRouting",
     "Trace",
     "Uniform",
     "couple",
     "describe",
     "get",
+    "list_forms",
     "list_routings",
     "option_names",
     "register",
+    "undecided",
 ]

@@ -1,6 +1,8 @@
 """Find a routing by name."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from capsnet._names import check_name
 from capsnet.routing.base import Routing
@@ -9,42 +11,56 @@ _ROUTINGS: dict[str, type[Routing]] = {}
 
 
 def register(routing: type[Routing]) -> type[Routing]:
-    """Make a routing known under its ``name``. A new algorithm is one file and one call of this."""
+    """Make a routing known under its ``name``, and its ``forms`` under theirs."""
     if not routing.name:
         raise ValueError(f"{routing.__name__} needs a class attribute `name` to be registered")
-    if _ROUTINGS.get(routing.name, routing) is not routing:
-        raise ValueError(f'a routing named "{routing.name}" is registered already')
+    others = [name for name in list_forms() if _find(name)[0] is not routing]
+    for name in (routing.name, *routing.forms):
+        if name in others:
+            raise ValueError(f'a routing named "{name}" is registered already')
     _ROUTINGS[routing.name] = routing
     return routing
 
 
 def list_routings() -> list[str]:
-    """The names that ``get`` knows."""
+    """The names of the registered routings."""
     return sorted(_ROUTINGS)
+
+
+def list_forms() -> list[str]:
+    """All that ``get`` knows: each routing, followed by its named forms."""
+    return [name for routing in list_routings() for name in (routing, *_ROUTINGS[routing].forms)]
 
 
 def option_names(name: str) -> list[str]:
     """The hyper-parameters a routing takes."""
-    return [field.name for field in dataclasses.fields(_find(name))]
+    return [field.name for field in dataclasses.fields(_find(name)[0])]
 
 
 def describe(name: str) -> str:
-    """The first line of the routing's documentation."""
-    return (_find(name).__doc__ or "").strip().partition("\n")[0]
+    """The first line of the routing's documentation, and what a form sets."""
+    routing, options = _find(name)
+    line = (routing.__doc__ or "").strip().partition("\n")[0]
+    settings = ", ".join(f"{option}={value}" for option, value in options.items())
+    return f"{line.rstrip('.')}, with {settings}." if settings else line
 
 
 def get(name: str | Routing, **options: object) -> Routing:
-    """The routing called ``name`` with the given hyper-parameters: ``get("dynamic", iterations=3)(votes)``.
+    """The routing or form called ``name`` with the given hyper-parameters: ``get("dynamic", iterations=3)(votes)``.
 
     A routing object stands for itself, registered or not; options are changed in a copy of it.
     """
-    routing = type(name) if isinstance(name, Routing) else _find(name)
+    routing, preset = (type(name), {}) if isinstance(name, Routing) else _find(name)
     for option in options:
         check_name(f"option of {routing.name} routing", option, [field.name for field in dataclasses.fields(routing)])
     if isinstance(name, Routing):
         return dataclasses.replace(name, **options) if options else name
-    return routing(**options)
+    return routing(**{**preset, **options})
 
 
-def _find(name: str) -> type[Routing]:
-    return _ROUTINGS[check_name("routing", name, list_routings())]
+def _find(name: str) -> tuple[type[Routing], Mapping[str, Any]]:
+    """The class that a routing or a form belongs to, and what the form sets."""
+    check_name("routing", name, list_forms())
+    if name in _ROUTINGS:
+        return _ROUTINGS[name], {}
+    return next((routing, routing.forms[name]) for routing in _ROUTINGS.values() if name in routing.forms)

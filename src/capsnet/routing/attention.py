@@ -17,11 +17,22 @@ import torch
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import Routed, Routing, agree, check_count, gather, stack_trace
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Normalised,
+    Routed,
+    SquashingRouting,
+    agree,
+    check_count,
+    gather,
+    per_edge,
+    stack_trace,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention(Routing):
+class Attention(SquashingRouting):
     """Softmax over the children: parents attend, nobody competes.
 
     Args:
@@ -32,26 +43,32 @@ class Attention(Routing):
     """
 
     name: ClassVar[str] = "attention"
+    sentence: ClassVar[str] = "Each parent attends to the votes that agree with it."
+    normalised: ClassVar[Normalised] = "children"
     iterations: int = 3
     squash: str = "paper"
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations)
-        get_squash(self.squash)
+        super().__post_init__()
+
+    @property
+    def formula(self) -> Formula:
+        return Formula("c_ij = exp(b_ij) / Σ_k exp(b_kj)", get_squash(self.squash).formula)
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         squash = get_squash(self.squash)
-        here = None if weights is None else (weights if edges is None else weights[:, edges]).unsqueeze(-1)
+        counts = None if weights is None else per_edge(weights, edges).unsqueeze(-1)
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
         pose = act = votes.new_zeros(())
-        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
-            attention = attend(logits, here)
+            attention = attend(logits, counts)
             pose, act = squash(gather(attention, votes))
             if trace:
-                history.append((attention, logits, pose))
+                history.append((attention, logits, pose, act))
             if iteration < self.iterations - 1:
                 logits = logits + agree(votes, pose)
         return Routed(pose, act, stack_trace(history) if trace else None)

@@ -1,46 +1,62 @@
 """The routing contract: votes in, parents out.
 
-A routing decides who talks to whom. It is a plain, immutable object with hyper-parameters, no weights and no state, so
-an example's result cannot depend on its neighbours or on the previous call.
+A routing computes how much each child's vote counts for each parent. It is a plain, immutable object with
+hyper-parameters, no weights and no state, so an example's result cannot depend on its neighbours or on the previous
+call.
 
     routing(votes, act=None, *, mask=None, edges=None, params=None, trace=False) -> Routed(pose, act, trace)
 
 *Shapes*, dense:
 
 - ``votes`` (B, I, J, D): what child i of example b predicts for parent j [Eq. 2];
-- ``act`` (B, I): how present each child is; left out, its votes speak for themselves;
+- ``act`` (B, I): how present each child is; None counts all children alike;
 - ``mask`` (B, I): False where a child is padding;
 - result: ``pose`` (B, J, D), ``act`` (B, J).
 
-*Shapes*, convolutional: ``edges`` (P, K) lists the K children that each of P positions sees, and ``votes`` is
+*Shapes*, convolutional: ``edges.index`` (P, K) lists the K children that each of P positions sees, and ``votes`` is
 (B, P, K, J, D). The parents of all positions are stacked: ``pose`` (B, P, J, D), ``act`` (B, P, J). A child's couplings
 are normalised over *all* its parents, across overlapping receptive fields.
 
-Learned tensors (a bias, EM's costs) belong to the layer. ``param_shapes(I, J, D)`` declares them, ``params`` brings
-them, and left out they are neutral.
+Learned tensors (a bias, EM's costs) belong to the layer. ``param_shapes(I, J, D)`` declares them, ``params`` passes
+them in, and left out they are neutral.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from capsnet._names import check_name
+from capsnet.functional import get_squash
 from capsnet.kernels import Memory
+
+_UNSET = torch.empty(0)
+
+
+class Edges(NamedTuple):
+    """Which children each position sees: ``index`` (P, K) numbers them from 0 to ``children`` - 1."""
+
+    index: Tensor
+    children: int
 
 
 class Trace(NamedTuple):
-    """What happened in each of the R iterations, for people to look at.
+    """What happened in each of the R iterations.
 
-    ``couplings`` and ``logits`` are (R, B, I, J), or (R, B, P, K, J) in the convolutional form; ``poses`` (R, B, J, D)
-    or (R, B, P, J, D). ``grid`` = (H, W, types) says how the children lie in the image, where they do.
+    ``couplings`` and ``logits`` are (R, B, I, J), ``poses`` (R, B, J, D), ``activations`` (R, B, J) and ``votes``
+    (B, I, J, D); in the convolutional form (R, B, P, K, J), (R, B, P, J, D), (R, B, P, J) and (B, P, K, J, D). A
+    routing returns all but the votes, which the base class adds. ``grid`` = (H, W, types) says how the children lie in
+    the image, where they do.
     """
 
     couplings: Tensor
     logits: Tensor
     poses: Tensor
+    activations: Tensor
+    votes: Tensor = _UNSET
     grid: tuple[int, int, int] | None = None
 
 
@@ -52,11 +68,63 @@ class Routed(NamedTuple):
     trace: Trace | None = None
 
 
+class Formula(NamedTuple):
+    """How couplings and presences are computed, as plain text: ``_`` before subscripts, ``^`` before superscripts.
+
+    Both end with the last letter or digit: ``c_ij = exp(b_ij) / Σ_k exp(b_ik)``, ``|s_j|^2``.
+    """
+
+    coupling: str = ""
+    presence: str = ""
+
+
+Normalised = Literal["parents", "children", "none"]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Routing:
-    """Base class of all routings: checks the call, then leaves the work to ``route``."""
+    """Base class of all routings: checks the call, then leaves the work to ``route``.
+
+    Class attributes and properties describe a routing to pages, tables and tests:
+
+    - ``name``: what ``routing.get`` finds it by.
+    - ``sentence``: one plain sentence about what a child or a parent does.
+    - ``normalised``: over what couplings sum to one: ``"parents"`` (each child's), ``"children"`` (each parent's) or
+      ``"none"`` (a learned prior is added, so they need not).
+    - ``leaky``: couplings of a child sum to less than one, because an orphan parent takes the rest.
+    - ``decides``: whether couplings depend on agreement.
+    - ``iterates``: whether there is a hyper-parameter ``iterations``; ``iteration_name`` is what one of them is called.
+    - ``presence_is_length``: whether a parent's presence is the length of its pose.
+    - ``formula``: how couplings and presences are computed.
+    - ``forms``: other settings that have a name of their own, ``{"fixed-point": {"update": "set"}}``.
+    - ``dense_options``: hyper-parameters that suit a dense layer of squashed children.
+    - ``wants_presence``: whether children should have a presence apart from their pose (squash ``unit``).
+    """
 
     name: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
+    normalised: ClassVar[Normalised] = "parents"
+    decides: ClassVar[bool] = True
+    iteration_name: ClassVar[str] = "iteration"
+    forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    dense_options: ClassVar[Mapping[str, Any]] = {}
+    wants_presence: ClassVar[bool] = False
+
+    @property
+    def iterates(self) -> bool:
+        return any(field.name == "iterations" for field in dataclasses.fields(self))
+
+    @property
+    def leaky(self) -> bool:
+        return False
+
+    @property
+    def presence_is_length(self) -> bool:
+        return True
+
+    @property
+    def formula(self) -> Formula:
+        return Formula()
 
     def __call__(
         self,
@@ -64,7 +132,7 @@ class Routing:
         act: Tensor | None = None,
         *,
         mask: Tensor | None = None,
-        edges: Tensor | None = None,
+        edges: Edges | None = None,
         params: Mapping[str, Tensor] | None = None,
         trace: bool = False,
     ) -> Routed:
@@ -73,20 +141,21 @@ class Routing:
         for name in learned:
             check_name(f"learned tensor of {self.name} routing", name, self.param_shapes(1, 1, 1))
         if mask is not None:  # zeroed and not only weighted by zero: padding may hold anything, NaN included
-            absent = ~(mask if edges is None else mask[:, edges]).bool()
+            absent = ~per_edge(mask.bool(), edges)
             votes = votes.masked_fill(absent[..., None, None], 0)
-        return self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace)
+        routed = self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace)
+        return routed if routed.trace is None else routed._replace(trace=routed.trace._replace(votes=votes))
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        """The algorithm itself. ``weights`` (B, I) folds activation and mask into one factor per child, or is None."""
+        """The algorithm itself. ``weights`` (B, I) is activation and mask as one factor per child, or None."""
         raise NotImplementedError
 
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: Memory
     ) -> Routed | None:
-        """The same from children u (B, I, K) and their matrices (I, J, D, K) without votes, or None: do it plainly."""
+        """The same from children u (B, I, K) and their matrices (I, J, D, K) without votes, or None: use ``route``."""
         return None
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
@@ -94,7 +163,7 @@ class Routing:
         return {}
 
     def param_init(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """What such a tensor starts as: neutral, so that leaving it out and having it untrained are the same."""
+        """The start value of such a tensor: neutral, so that leaving it out and not training it are the same."""
         return torch.zeros(shape)
 
     def options(self) -> dict[str, object]:
@@ -102,12 +171,47 @@ class Routing:
         return dataclasses.asdict(self)
 
 
+class SquashingRouting(Routing):
+    """Base class of routings that squash each parent's sum. Subclasses have a hyper-parameter ``squash``."""
+
+    squash: str  # not a field: subclasses declare it, after those of their own
+
+    def __post_init__(self) -> None:
+        get_squash(self.squash)
+
+    @property
+    def presence_is_length(self) -> bool:
+        return get_squash(self.squash).presence_is_length
+
+
+def per_edge(values: Tensor, edges: Edges | None) -> Tensor:
+    """Values of children (B, I), for each edge that a child appears on where there are edges: (B, P, K)."""
+    return values if edges is None else values[:, edges.index]
+
+
+def undecided(couplings: Tensor, logits: Tensor, normalised: Normalised) -> Tensor:
+    """Mean entropy of what is divided, relative to its largest value: 1 undecided, 0 decided.
+
+    Each child is divided among the parents or, with ``normalised="children"``, each parent's attention among the
+    children. Couplings to which a learned prior was added (``"none"``) are replaced by the softmax of their logits.
+
+    Shapes: ``couplings`` and ``logits`` (R, ..., I, J) -> (R, ...).
+    """
+    axis = -2 if normalised == "children" else -1
+    if normalised == "none":
+        shares = logits.softmax(dim=axis)
+    else:
+        shares = couplings / couplings.sum(dim=axis, keepdim=True).clamp_min(1e-30)
+    entropy = torch.special.entr(shares).sum(dim=axis) / math.log(max(2, couplings.shape[axis]))
+    return entropy.mean(dim=-1).clamp(0, 1)
+
+
 def by_parent(votes: Tensor) -> Tensor:
     """The same votes, but each parent's lie together in memory: contractions over children copy nothing then."""
     return votes.transpose(-3, -2).contiguous().transpose(-3, -2)
 
 
-def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: Tensor | None) -> None:
+def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: Edges | None) -> None:
     """Say in one sentence what is wrong with a call, before it fails somewhere deeper."""
     if not votes.is_floating_point():
         raise ValueError(f"votes must be floating point, got {votes.dtype}")
@@ -116,13 +220,16 @@ def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: T
             raise ValueError(f"votes must have shape (B, I, J, D), got {tuple(votes.shape)}")
         check_children(votes, act, mask)
         return
-    if votes.ndim != 5 or tuple(votes.shape[1:3]) != tuple(edges.shape):
+    if not isinstance(edges, Edges):
+        raise ValueError(f"edges must be Edges(index, children), got {type(edges).__name__}")
+    if votes.ndim != 5 or tuple(votes.shape[1:3]) != tuple(edges.index.shape):
         raise ValueError(
-            f"with edges {tuple(edges.shape)} the votes must have shape (B, P, K, J, D), got {tuple(votes.shape)}"
+            f"with edges {tuple(edges.index.shape)} the votes must have shape (B, P, K, J, D), got {tuple(votes.shape)}"
         )
     for what, value in (("act", act), ("mask", mask)):
-        if value is not None and (value.ndim != 2 or value.shape[0] != votes.shape[0]):
-            raise ValueError(f"{what} must have shape (B, I), got {tuple(value.shape)}")
+        if value is not None and tuple(value.shape) != (votes.shape[0], edges.children):
+            expected = (votes.shape[0], edges.children)
+            raise ValueError(f"{what} must have shape (B, I) = {expected}, got {tuple(value.shape)}")
 
 
 def check_children(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> None:
@@ -146,11 +253,9 @@ def check_count(what: str, value: object) -> None:
         raise ValueError(f"{what} must be a whole number of at least 1, got {value!r}")
 
 
-def weigh(coupling: Tensor, weights: Tensor | None, edges: Tensor | None) -> Tensor:
+def weigh(coupling: Tensor, weights: Tensor | None, edges: Edges | None) -> Tensor:
     """Couplings times the children's factors (B, I): what each vote really counts. Shapes: as ``coupling``."""
-    if weights is None:
-        return coupling
-    return coupling * (weights if edges is None else weights[:, edges]).unsqueeze(-1)
+    return coupling if weights is None else coupling * per_edge(weights, edges).unsqueeze(-1)
 
 
 def gather(coupling: Tensor, votes: Tensor) -> Tensor:
@@ -163,22 +268,22 @@ def agree(votes: Tensor, pose: Tensor) -> Tensor:
     return torch.einsum("...ijd,...jd->...ij", votes, pose)
 
 
-def stack_trace(history: list[tuple[Tensor, Tensor, Tensor]]) -> Trace:
-    """(coupling, logits, pose) of each iteration as one trace."""
-    couplings, logits, poses = (torch.stack(column) for column in zip(*history, strict=True))
-    return Trace(couplings, logits, poses)
+def stack_trace(history: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trace:
+    """(coupling, logits, pose, activation) of each iteration as one trace."""
+    couplings, logits, poses, activations = (torch.stack(column) for column in zip(*history, strict=True))
+    return Trace(couplings, logits, poses, activations)
 
 
-def couple(logits: Tensor, edges: Tensor | None = None, *, leaky: bool = False) -> Tensor:
+def couple(logits: Tensor, edges: Edges | None = None, *, leaky: bool = False) -> Tensor:
     """Couplings from logits: each child's softmax over its parents [Eq. 3].
 
-    ``leaky`` adds an orphan parent with logit zero that takes what no real parent explains; its share is dropped, so
+    ``leaky`` adds an orphan parent with logit zero that takes what no real parent explains; its coupling is dropped, so
     a child's couplings then sum to less than 1.
 
     With ``edges`` a child appears at every position that sees it, and the softmax runs over all of these: a scatter
     log-sum-exp.
 
-    Shapes: ``logits`` (B, I, J) -> (B, I, J); with ``edges`` (P, K), (B, P, K, J) -> (B, P, K, J).
+    Shapes: ``logits`` (B, I, J) -> (B, I, J); with ``edges``, (B, P, K, J) -> (B, P, K, J).
     """
     if edges is None:
         if leaky:
@@ -186,13 +291,12 @@ def couple(logits: Tensor, edges: Tensor | None = None, *, leaky: bool = False) 
         coupling = logits.softmax(dim=-1)
         return coupling[..., 1:] if leaky else coupling
     B, P, K, J = logits.shape
-    child = edges.reshape(1, P * K).expand(B, -1)  # (B, P*K)
-    num_children = cast(int, edges.max().item()) + 1  # not int(): an exporter cannot see into that
+    child = edges.index.reshape(1, P * K).expand(B, -1)  # (B, P*K)
     flat = logits.reshape(B, P * K, J)
     floor = 0.0 if leaky else -torch.inf
-    peak = flat.new_full((B, num_children), floor).scatter_reduce(1, child, flat.detach().amax(-1), "amax")
-    peak = peak.masked_fill(peak == -torch.inf, 0.0)  # a child that nobody sees
+    peak = flat.new_full((B, edges.children), floor).scatter_reduce(1, child, flat.detach().amax(-1), "amax")
+    peak = peak.masked_fill(peak == -torch.inf, 0.0)  # a child that no position sees
     shifted = (flat - peak.gather(1, child).unsqueeze(-1)).exp()  # (B, P*K, J)
-    start = (-peak).exp() if leaky else torch.zeros_like(peak)  # the orphan's share
+    start = (-peak).exp() if leaky else torch.zeros_like(peak)  # the orphan's coupling
     total = start.scatter_add(1, child, shifted.sum(-1))  # (B, I)
     return (shifted / total.gather(1, child).unsqueeze(-1)).reshape(B, P, K, J)

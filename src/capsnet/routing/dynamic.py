@@ -11,6 +11,7 @@ clustering, v_j is a centre and b_ij a similarity, and similarities are *set*, n
 fixed-point form, b_ij = u_hat_j|i . v_j, whose iterations converge.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -18,11 +19,22 @@ from torch import Tensor
 
 from capsnet import kernels
 from capsnet.functional import get_squash, length
-from capsnet.routing.base import Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Routed,
+    SquashingRouting,
+    agree,
+    check_count,
+    couple,
+    gather,
+    stack_trace,
+    weigh,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dynamic(Routing):
+class Dynamic(SquashingRouting):
     """Routing by agreement.
 
     Args:
@@ -38,6 +50,8 @@ class Dynamic(Routing):
     """
 
     name: ClassVar[str] = "dynamic"
+    sentence: ClassVar[str] = "Each child sends its vote to the parents that agree with it."
+    forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fixed-point": {"update": "set"}}
     iterations: int = 3
     gradient: Literal["all", "last"] = "all"
     leaky: bool = False
@@ -51,7 +65,12 @@ class Dynamic(Routing):
             raise ValueError(f'gradient must be "all" or "last", got {self.gradient!r}')
         if self.update not in ("add", "set"):
             raise ValueError(f'update must be "add" or "set", got {self.update!r}')
-        get_squash(self.squash)
+        super().__post_init__()
+
+    @property
+    def formula(self) -> Formula:
+        total = "(1 + Σ_k exp(b_ik))" if self.leaky else "Σ_k exp(b_ik)"
+        return Formula(f"c_ij = exp(b_ij) / {total}", get_squash(self.squash).formula)
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"bias": (J, D)} if self.bias else {}
@@ -75,7 +94,7 @@ class Dynamic(Routing):
         return named | {"bias": params.get("bias")}
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         if edges is None and not trace and self.has_fast_form:
             pose = kernels.route_votes(votes, act=weights, **self._procedure(params))
@@ -84,7 +103,7 @@ class Dynamic(Routing):
         squash, bias = get_squash(self.squash), params.get("bias")
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J), zero for every example
         pose = act = votes.new_zeros(())
-        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             last = iteration == self.iterations - 1
             seen = votes if last or self.gradient == "all" else votes.detach()
@@ -92,7 +111,7 @@ class Dynamic(Routing):
             s = gather(weigh(coupling, weights, edges), seen)
             pose, act = squash(s if bias is None else s + bias)
             if trace:
-                history.append((coupling, logits, pose))
+                history.append((coupling, logits, pose, act))
             if not last:
                 # out of place on purpose: autograd and the trace keep the earlier logits
                 agreement = agree(seen, pose)

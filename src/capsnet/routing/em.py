@@ -20,15 +20,27 @@ the expected log-likelihood of the blurred votes, log N(u; mu, Sigma) - e/2 tr(S
 """
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnet.routing.base import Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Routed,
+    Routing,
+    agree,
+    check_count,
+    couple,
+    gather,
+    stack_trace,
+    weigh,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +60,14 @@ class EM(Routing):
     """
 
     name: ClassVar[str] = "em"
+    sentence: ClassVar[str] = (
+        "Each parent fits a Gaussian to its votes; each child goes to the parents that explain it."
+    )
+    iteration_name: ClassVar[str] = "EM step"
+    forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {"em-full": {"covariance": "full"}}
+    # a start_cost of -log 0.1: votes of unit poses times W ~ N(0, 0.1^2) have a spread of 0.1
+    dense_options: ClassVar[Mapping[str, Any]] = {"inverse_temperature": 0.1, "start_cost": 2.3}
+    wants_presence: ClassVar[bool] = True
     iterations: int = 3
     covariance: Literal["diagonal", "full"] = "diagonal"
     inverse_temperature: float = 0.01
@@ -64,17 +84,26 @@ class EM(Routing):
         if not math.isfinite(self.start_cost):
             raise ValueError(f"start_cost must be finite, got {self.start_cost!r}")
 
+    @property
+    def presence_is_length(self) -> bool:
+        return False
+
+    @property
+    def formula(self) -> Formula:
+        presence = "a_j = sigmoid(λ (β_a - Σ_h cost_jh))" if self.covariance == "diagonal" else "a_j = π_j"
+        return Formula("c_ij = a_j p_ij / Σ_k a_k p_ik", presence)
+
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"use_cost": (J,), "act_cost": (J,)} if self.covariance == "diagonal" else {}
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         with uncast(votes):
             return self._route(votes, weights, edges, params, trace)
 
     def _route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         asked, votes = votes.dtype, at_least_single(votes)  # variances of halves are not worth having
         even = weigh(votes.new_ones(votes.shape[:-1]), weights, edges).to(votes.dtype)
@@ -83,7 +112,7 @@ class EM(Routing):
         squares = votes.square() if self.covariance == "diagonal" else None
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
         pose = act = votes.new_zeros(())
-        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             posterior = couple(logits, edges)
             counted = weigh(posterior, weights, edges).to(votes.dtype)
@@ -97,7 +126,7 @@ class EM(Routing):
             there = total > 0  # a parent that nobody votes for is not
             pose, act = (mean + centre) * there.unsqueeze(-1), act * there
             if trace:
-                history.append((posterior.to(asked), logits.to(asked), pose.to(asked)))
+                history.append((posterior.to(asked), logits.to(asked), pose.to(asked), act.to(asked)))
             if iteration < self.iterations - 1:
                 logits = density
         return Routed(pose.to(asked), act.to(asked), stack_trace(history) if trace else None)

@@ -17,18 +17,30 @@ most sum_ij c_ij (d_ij + t log c_ij), with equality for the softmax, and of that
 The inner product is dynamic routing in all but the squash inside the loop.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Routed,
+    SquashingRouting,
+    agree,
+    check_count,
+    couple,
+    gather,
+    stack_trace,
+    weigh,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KMeans(Routing):
+class KMeans(SquashingRouting):
     """Soft k-means over the votes, with Euclidean distance or inner product.
 
     Args:
@@ -41,6 +53,8 @@ class KMeans(Routing):
     """
 
     name: ClassVar[str] = "kmeans"
+    sentence: ClassVar[str] = "Each parent is the centre of its votes; each child goes to the nearest centres."
+    forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {"kmeans-inner": {"distance": "inner"}}
     iterations: int = 3
     distance: Literal["euclidean", "inner"] = "euclidean"
     temperature: float = 1.0
@@ -52,22 +66,27 @@ class KMeans(Routing):
             raise ValueError(f'distance must be "euclidean" or "inner", got {self.distance!r}')
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be positive and finite, got {self.temperature!r}")
-        get_squash(self.squash)
+        super().__post_init__()
+
+    @property
+    def formula(self) -> Formula:
+        nearness = "-|u_ij - v_j|^2" if self.distance == "euclidean" else "u_ij · v_j"
+        return Formula(f"c_ij = softmax_j({nearness} / t)", get_squash(self.squash).formula)
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         squash = get_squash(self.squash)
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
         pose = act = votes.new_zeros(())
-        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             coupling = couple(logits, edges)
             counted = weigh(coupling, weights, edges)
             centre = self.centre(counted, votes)  # (B, J, D)
             pose, act = squash(centre)
             if trace:
-                history.append((coupling, logits, pose))
+                history.append((coupling, logits, pose, act))
             if iteration < self.iterations - 1:
                 logits = self.similarity(votes, centre) / self.temperature
         return Routed(pose, act, stack_trace(history) if trace else None)

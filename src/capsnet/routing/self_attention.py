@@ -15,11 +15,22 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import Routed, Routing, agree, couple, gather, stack_trace, weigh
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Normalised,
+    Routed,
+    SquashingRouting,
+    agree,
+    couple,
+    gather,
+    stack_trace,
+    weigh,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfAttention(Routing):
+class SelfAttention(SquashingRouting):
     """Efficient-CapsNet's routing: agreement of each child with all the others, in one pass, plus a learned prior.
 
     With the prior, couplings need not sum to 1. Left out or untrained it is zero.
@@ -31,16 +42,19 @@ class SelfAttention(Routing):
     """
 
     name: ClassVar[str] = "self-attention"
+    sentence: ClassVar[str] = "Each child sends its vote to the parents about which it agrees with the other children."
+    normalised: ClassVar[Normalised] = "none"
     squash: str = "exp"
 
-    def __post_init__(self) -> None:
-        get_squash(self.squash)
+    @property
+    def formula(self) -> Formula:
+        return Formula("c_ij = softmax_j(Σ_k u_ij · u_kj / √D) + b_ij", get_squash(self.squash).formula)
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"prior": (I, J)}
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         everyone = gather(weigh(votes.new_ones(votes.shape[:-1]), weights, edges), votes)  # (B, J, D)
         logits = agree(votes, everyone) / votes.shape[-1] ** 0.5  # (B, I, J)
@@ -48,4 +62,4 @@ class SelfAttention(Routing):
         if "prior" in params:
             coupling = coupling + params["prior"]
         pose, act = get_squash(self.squash)(gather(weigh(coupling, weights, edges), votes))
-        return Routed(pose, act, stack_trace([(coupling, logits, pose)]) if trace else None)
+        return Routed(pose, act, stack_trace([(coupling, logits, pose, act)]) if trace else None)

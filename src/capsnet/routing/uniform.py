@@ -11,11 +11,11 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import Routed, Routing, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uniform(Routing):
+class Uniform(SquashingRouting):
     """Equal couplings, no routing: the control.
 
     Args:
@@ -26,15 +26,18 @@ class Uniform(Routing):
     """
 
     name: ClassVar[str] = "uniform"
+    sentence: ClassVar[str] = "Each child gives every parent the same."
+    decides: ClassVar[bool] = False
     squash: str = "paper"
 
-    def __post_init__(self) -> None:
-        get_squash(self.squash)
+    @property
+    def formula(self) -> Formula:
+        return Formula("c_ij = 1 / J", get_squash(self.squash).formula)
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Tensor | None, params: dict[str, Tensor], trace: bool
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
         coupling = couple(logits, edges)
         pose, act = get_squash(self.squash)(gather(weigh(coupling, weights, edges), votes))
-        return Routed(pose, act, stack_trace([(coupling, logits, pose)]) if trace else None)
+        return Routed(pose, act, stack_trace([(coupling, logits, pose, act)]) if trace else None)

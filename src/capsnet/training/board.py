@@ -18,7 +18,7 @@ SHOWN = 16  # pictures per epoch
 
 
 class Board:
-    """Writes nothing: what a run without TensorBoard uses."""
+    """Writes nothing: for runs without TensorBoard, and for processes other than the main one."""
 
     def scalars(self, group: str, values: dict[str, float], step: int) -> None: ...
 
@@ -34,10 +34,10 @@ class TensorBoard(Board):
         from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and only needed here
 
         place = folder / "tensorboard"
-        again = place.is_dir() and any(place.iterdir())
-        # what was logged after the checkpoint is going to be logged again; what was logged at it is not
-        self.writer = SummaryWriter(str(place), purge_step=state.step + 1 if again else None)
-        if not again:
+        resumed = place.is_dir() and any(place.iterdir())
+        # steps after the checkpoint will be logged again, those up to it will not
+        self.writer = SummaryWriter(str(place), purge_step=state.step + 1 if resumed else None)
+        if not resumed:
             add_graph(self.writer, state.model, training.batch([0]).images)
 
     def scalars(self, group: str, values: dict[str, float], step: int) -> None:
@@ -76,9 +76,9 @@ def add_graph(writer: Any, model: Model, images: Tensor) -> None:
     """Draw the computation graph for such images, layers as named boxes."""
     images = images.to(next(model.parameters()).device)
     with evaluating(model), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer remarks that Python sizes become constants: that is wanted here
+        warnings.simplefilter("ignore")  # the tracer warns that Python sizes become constants, as they should
         writer.add_graph(_Traced(model), images)
 
 
 def open_board(folder: Path, state: State, config: TrainConfig, training: Dataset) -> Board:
-    return TensorBoard(folder, state, training) if config.tensorboard and distributed.main() else Board()
+    return TensorBoard(folder, state, training) if config.tensorboard and distributed.is_main() else Board()

@@ -1,0 +1,147 @@
+"""Exported models: an ONNX file, computed by onnxruntime, used like the model it was made from.
+
+A file describes itself in one entry of its metadata; if another tool has removed that, the card beside the file is
+read. onnxruntime is an optional dependency and is imported when such a file is loaded.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pydantic
+import torch
+from torch import Tensor, nn
+from typing_extensions import TypedDict
+
+from capsnet._names import describe_error
+from capsnet.models import Model, Output
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+FORMAT = "capsnet-onnx-1"
+
+
+class Port(TypedDict):
+    """An input or output; a free size has a name instead of a number."""
+
+    name: str
+    dtype: Literal["float32", "int64"]
+    shape: list[int | str]
+    meaning: str
+
+
+class Exported(TypedDict):
+    """The description of an exported file: enough to prepare its input and to read its outputs."""
+
+    input: Port
+    value_range: list[float]
+    outputs: list[Port]
+    takes: Literal["pictures", "texts"]
+    image_size: tuple[int, int]  # height, width
+    channels: int
+    class_names: list[str]
+    preprocessing: dict[str, Any]
+    config: dict[str, Any]
+    card: dict[str, Any]
+    versions: dict[str, str]
+
+
+class OnnxModel(Model):
+    """A network in an ONNX file, computed by onnxruntime on the CPU.
+
+    It maps images to ``Output``. It has no weights to train or to save, no ``decode`` and no trace.
+    """
+
+    def __init__(self, session: "InferenceSession", about: Exported) -> None:
+        super().__init__(about["image_size"], about["channels"], len(about["class_names"]))
+        self.takes_texts = about["takes"] == "texts"
+        self.class_names = tuple(about["class_names"])
+        self.preprocessing, self.card = about["preprocessing"], about["card"]
+        self._session, self._about = session, about
+        self.pose_dim = next((int(port["shape"][-1]) for port in about["outputs"] if port["name"] == "poses"), None)
+        self._anchor = nn.Parameter(torch.zeros(0), requires_grad=False)  # callers ask for the device of a parameter
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        if labels is not None or trace:
+            raise ValueError("an ONNX file answers images: for labels and traces load the weights it was made from")
+        self.check_images(images)
+        wanted = torch.int64 if self.takes_texts else torch.float32
+        inputs = {self._about["input"]["name"]: images.detach().to("cpu", wanted).numpy()}
+        names = [port["name"] for port in self._about["outputs"]]
+        try:
+            values = self._session.run(names, inputs)
+        except Exception as error:  # onnxruntime's own have no common ancestor
+            raise ValueError(f"onnxruntime cannot compute this: {_first_line(error)}") from error
+        outputs = {name: torch.from_numpy(v).to(images.device) for name, v in zip(names, values, strict=True)}
+        return Output(outputs["lengths"], outputs.get("poses"), outputs.get("reconstruction"))
+
+    def check_images(self, images: Tensor) -> None:
+        if not self.takes_texts:
+            super().check_images(images)
+        elif images.ndim != 2 or images.shape[1] < 1 or images.is_floating_point():
+            raise ValueError(f"expected word numbers (B, L), got {images.dtype} of shape {tuple(images.shape)}")
+
+
+def load_onnx(path: str | Path) -> OnnxModel:
+    """The model in an ONNX file that ``capsnet export`` wrote."""
+    path = Path(path)
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise ValueError(f"{path} needs onnxruntime to compute: pip install 'capsnet[export]'") from None
+    beside = _card_beside(path)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only, which are in the exception as well
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        metadata = session.get_modelmeta().custom_metadata_map
+    except Exception as error:  # onnxruntime's own have no common ancestor
+        raise ValueError(f"{path} is not a complete ONNX file: {_first_line(error)}") from None
+    text = metadata.get(FORMAT) or beside
+    if text is None:
+        raise ValueError(f"{path} was not written by capsnet export: its metadata has no {FORMAT}")
+    try:
+        about = pydantic.TypeAdapter(Exported).validate_json(text)
+        _check_ports(session, about)
+        return OnnxModel(session, about).eval()
+    except pydantic.ValidationError as error:
+        raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} has damaged metadata: {error}") from None
+
+
+def card_path(path: Path) -> Path:
+    """The card of an exported file: beside it, with .json after its whole name."""
+    return path.with_name(f"{path.name}.json")
+
+
+def _card_beside(path: Path) -> str | None:
+    """The card's text, if there is one. It holds the file's hash, so that a damaged file is noticed."""
+    card = card_path(path)
+    if not card.is_file():
+        return None
+    text = card.read_text(encoding="utf-8", errors="replace")
+    try:
+        expected = pydantic.TypeAdapter(dict[str, Any]).validate_json(text).get("sha256")
+    except pydantic.ValidationError:
+        raise ValueError(f"{card} is damaged: export {path.name} again, or remove the card") from None
+    with path.open("rb") as file:
+        if expected != hashlib.file_digest(file, "sha256").hexdigest():
+            raise ValueError(f"{path} is damaged, or {card.name} is of another file: their sha256 differ")
+    return text
+
+
+def _check_ports(session: "InferenceSession", about: Exported) -> None:
+    """Check that the metadata describes this graph."""
+    inputs, outputs = ([port.name for port in ports] for ports in (session.get_inputs(), session.get_outputs()))
+    described = [port["name"] for port in about["outputs"]]
+    if inputs != [about["input"]["name"]] or outputs != described or "lengths" not in described:
+        raise ValueError(f"it describes {about['input']['name']} -> {described}, the graph has {inputs} -> {outputs}")
+    if not set(described) <= set(Output._fields):
+        raise ValueError(f"unknown outputs {described}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]
