@@ -9,7 +9,7 @@ from tests.cli.commands import output, refused
 REGISTRIES = {
     "models": models.list_models,
     "weights": weights.list_weights,
-    "routings": routing.list_routings,
+    "routings": routing.list_forms,
     "datasets": data.list_datasets,
     "recipes": recipes.list_recipes,
     "experiments": experiments.list_experiments,
