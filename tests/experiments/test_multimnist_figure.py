@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnet.data import ArrayDataset
-from capsnet.data import Pairs
+from capsnet.data import ArrayDataset, Pairs
 from capsnet.experiments import multimnist_figure
 from capsnet.models import Model, Output
 

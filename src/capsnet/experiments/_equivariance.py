@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from capsnet.data import Shapes
 from capsnet.data.augment import warp_images
-from capsnet.data.shapes import Shapes
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import CapsNet, Model

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from capsnet import data
-from capsnet.data import keyed
-from capsnet.data import Shapes
+from capsnet.data import Shapes, keyed
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS, LABEL, Line, draw_line, intervals, lines, panels, tidy
 from capsnet.drawing.style import INK, MUTED, VERMILLION, heading, rgb, save
