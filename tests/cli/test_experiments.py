@@ -44,7 +44,7 @@ def test_end_of_input_does_not_confirm(capsys: pytest.CaptureFixture[str], monke
     assert not confirm("ten hours")
 
 
-def test_all_runs_what_the_budget_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_what_the_budget_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     begun: list[str] = []
     monkeypatch.setattr(Experiment, "experiment", lambda self, name: begun.append(name))
     cli.main(["reproduce", "all", "--budget", "shipped"])
@@ -53,3 +53,4 @@ def test_all_runs_what_the_budget_has(monkeypatch: pytest.MonkeyPatch) -> None:
     begun.clear()
     cli.main(["reproduce", "all", "--budget", "smoke"])
     assert begun == experiments.list_experiments()
+    assert "unknown budget 'qick'. Did you mean 'quick'?" in refused(capsys, "reproduce", "all", "--budget", "qick")

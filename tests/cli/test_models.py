@@ -17,9 +17,13 @@ def test_info_tells_all_of_a_bundled_model(capsys: pytest.CaptureFixture[str]) -
     assert "grey 28 x 28 pixels" in text
     assert "10: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in text
     assert "99.48%" in text
+    assert "16 numbers per class" in text
+    assert "  routing        dynamic: " in text
+    assert "  draws " in text
     assert "capsnet train demo --epochs 8" in text  # where it came from
     record = json.loads(output(capsys, "info", "capsnet-small-mnist", "--json"))
     assert record["parameters"] == 1_280_720
+    assert (record["pose_dim"], record["routing"], record["draws"]) == (16, "dynamic", True)
     assert record["classes"] == list("0123456789")
     assert record["card"] == weights.read_metadata(weights.resolve("capsnet-small-mnist"))["card"]
 

@@ -37,6 +37,7 @@ def test_help_lists_recipes_and_a_recipe_s_values(capsys: pytest.CaptureFixture[
     for recipe in capsnet.recipes.list_recipes():
         assert f"• {recipe} {capsnet.recipes.describe(recipe)}" in text
     text = output(capsys, "train", "demo", "--help")
+    assert output(capsys, "help", "train", "demo") == text
     assert "--augment.shift N" in text
     assert "(default: one-cycle)" in text
 

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import tyro
 
@@ -80,6 +80,7 @@ class Reproduce(Experiment):
         if self.name is None:
             raise ValueError("`capsnet reproduce` needs EXPERIMENT: see `capsnet reproduce --list`")
         if self.name == "all":
+            check_name("budget", self.budget, get_args(experiments.Budget))
             names = experiments.list_experiments(self.budget)  # type: ignore[arg-type]
         else:
             names = [check_name("experiment", self.name, experiments.list_experiments())]

@@ -12,7 +12,7 @@ from capsnet.cli._talk import print_table, say
 LISTS = {  # what can be listed -> where it is registered, the function that lists it, and a line about it
     "models": ("capsnet.models", "list_models", "networks that can be trained"),
     "weights": ("capsnet.weights", "list_weights", "trained models that come with the package"),
-    "routings": ("capsnet.routing", "list_routings", "routing algorithms"),
+    "routings": ("capsnet.routing", "list_forms", "routing algorithms and their named forms"),
     "datasets": ("capsnet.data", "list_datasets", "data sets, also your own images"),
     "recipes": ("capsnet.recipes", "list_recipes", "complete configurations for `capsnet train`"),
     "experiments": ("capsnet.experiments", "list_experiments", "tables and figures for `capsnet reproduce`"),

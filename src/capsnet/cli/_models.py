@@ -49,9 +49,10 @@ class Info:
 
         options = models.model_options(self.model)
         if self.json:
-            return say(json.dumps({"name": self.model, "summary": models.describe(self.model), "options": options}))
+            described = {"name": self.model, "summary": models.describe(self.model), "options": options}
+            return say(json.dumps(described, default=str))
         say(f"{self.model}  {models.describe(self.model)}\n\noptions of this network, which is not trained:")
-        return print_table(options, lambda name: json.dumps(options[name]))
+        return print_table(options, lambda name: json.dumps(options[name], default=str))
 
 
 def record(model: "capsnet.Model", path: "Path") -> dict[str, Any]:
@@ -64,6 +65,9 @@ def record(model: "capsnet.Model", path: "Path") -> dict[str, Any]:
         "image_size": None if model.takes_texts else list(model.image_size),
         "channels": None if model.takes_texts else model.in_channels,
         "classes": list(model.class_names),
+        "pose_dim": model.pose_dim,
+        "routing": model.class_routing.name if model.class_routing else None,
+        "draws": model.draws,
         "preprocessing": {} if model.takes_texts else model.preprocessing,
         "config": model.config,
         "card": model.card,
@@ -88,6 +92,9 @@ def summary(model: "capsnet.Model", path: "Path") -> dict[str, str]:
         "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
         "takes": "texts" if model.takes_texts else f"any picture, brought to {kind} {height} x {width} pixels",
         "classes": f"{model.num_classes}: {', '.join(model.class_names)}",
+        "capsules": f"{model.pose_dim} numbers per class" if model.pose_dim else None,
+        "routing": f"{model.class_routing.name}: {model.class_routing.sentence}" if model.class_routing else None,
+        "draws": "reconstructions of its input" if model.draws else None,
         "trained on": trained_on,
         "test accuracy": str(Proportion(**tested)) if tested else None,
         "recipe": card.get("recipe"),
