@@ -1,5 +1,6 @@
 """A model from outside the package: one convolution, primary capsules, class capsules."""
 
+import math
 from typing import Any
 
 from torch import Tensor, nn
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 from capsnet import functional as F
 from capsnet import models
 from capsnet.layers import Capsules, DenseCaps, PrimaryCaps
-from capsnet.models import Loss, Model, Output
+from capsnet.models import Loss, Margins, Model, Output, ReceptiveField
 from capsnet.routing import get
 
 
@@ -25,9 +26,11 @@ class TwoLayerCapsNet(Model):
         super().__init__(image_size, in_channels, num_classes)
         self.conv = nn.Conv2d(in_channels, 8, 5, stride=2)
         self.primary = PrimaryCaps(8, types=2, dim=4, kernel_size=3, stride=2)
-        height, width, types = self.primary.grid(*((side - 5) // 2 + 1 for side in image_size))
+        self.grid = self.primary.grid(*((side - 5) // 2 + 1 for side in image_size))
+        self.pose_dim, self.margins = 8, Margins()
+        self.receptive_field = ReceptiveField.of_windows((5, 2), (3, 2))
         options: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
-        self.classes = DenseCaps(height * width * types, num_classes, 4, 8, get(routing, **options))
+        self.classes = DenseCaps(math.prod(self.grid), num_classes, 4, self.pose_dim, get(routing, **options))
 
     def forward_features(self, images: Tensor) -> Capsules:
         return self.primary(self.conv(images).relu())
@@ -35,7 +38,8 @@ class TwoLayerCapsNet(Model):
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         self.check_images(images)
         poses, lengths, history = self.classes(self.forward_features(images), trace=trace)
-        return Output(lengths=lengths, poses=poses, trace=history)
+        trace_on_grid = history and history._replace(grid=self.grid)
+        return Output(lengths=lengths, poses=poses, trace=trace_on_grid)
 
     def loss(
         self,
