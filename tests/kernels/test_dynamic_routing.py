@@ -21,6 +21,11 @@ def make_votes(u: Tensor, w: Tensor) -> Tensor:
     return torch.einsum("bik,ijdk->bijd", u, w)
 
 
+def twin(**options: Any) -> Any:
+    """The plain form that the kernels take for derivatives of derivatives."""
+    return lambda votes, bias, act: Dynamic(**options).plain(votes, act, None, bias, trace=False).pose
+
+
 def plain(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
     params = None if bias is None else {"bias": bias}
     return Dynamic(**options, bias=bias is not None)(make_votes(u, w), act, params=params).pose
@@ -28,13 +33,13 @@ def plain(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **optio
 
 def fused(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
     with using("fast"):
-        pose = route(u, w, bias=bias, act=act, **options)
+        pose = route(u, w, bias=bias, act=act, plain=twin(**options), **options)
     assert pose is not None
     return pose
 
 
 def from_votes(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
-    pose = route_votes(make_votes(u, w), bias=bias, act=act, **options)
+    pose = route_votes(make_votes(u, w), bias=bias, act=act, plain=twin(**options), **options)
     assert pose is not None
     return pose
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from capsnet.kernels import _procedure
 from capsnet.kernels._memory import Memory, fingerprint
 from capsnet.kernels._parallel import each, slots
-from capsnet.kernels._procedure import Kept, Options
+from capsnet.kernels._procedure import Kept, Options, Plain
 from capsnet.kernels.cost import choose_routing
 from capsnet.kernels.votes_routing import Held
 
@@ -40,6 +40,7 @@ def route(
     iterations: int = 3,
     gradient: Literal["all", "last"] = "all",
     leaky: bool = False,
+    plain: Plain | None = None,
     bias: Tensor | None = None,
     act: Tensor | None = None,
     memory: Memory | None = None,
@@ -50,7 +51,7 @@ def route(
 
     Shapes: u (B, I, K), weight (I, J, D, K), bias (J, D) -> pose (B, J, D).
     """
-    options = Options(iterations, gradient, leaky)
+    options = Options(iterations, gradient, leaky, plain)
     way = choose_routing(u, weight, bias, act)
     if way == "fused":
         return _Route.apply(u, weight, bias, act, options, memory or Memory())
@@ -180,13 +181,10 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (u, weight, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():
-            found = _procedure.differentiable(
-                lambda u, w, b, a: _procedure.plain(_votes(u, w), b, a, options),
-                (u, weight, bias, act),
-                ctx.needs_input_grad[:4],
-                gradient,
-            )
-            return *found, None, None
+            plain = options.plain
+            twin = None if plain is None else lambda u, w, b, a: plain(_votes(u, w), b, a)
+            needed = ctx.needs_input_grad[:4]
+            return *_procedure.differentiable(twin, (u, weight, bias, act), needed, gradient), None, None
         I, J, D, K = weight.shape
         count = slots(len(ctx.runs))
         du, d_act = torch.empty_like(u), None if act is None else torch.empty_like(act)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from capsnet.kernels import _procedure
-from capsnet.kernels._procedure import Kept, Options
+from capsnet.kernels._procedure import Kept, Options, Plain
 from capsnet.kernels.cost import choose_votes_routing
 
 _CHUNK = 8 << 20  # bytes of votes per chunk
@@ -24,6 +24,7 @@ def route_votes(
     iterations: int = 3,
     gradient: Literal["all", "last"] = "all",
     leaky: bool = False,
+    plain: Plain | None = None,
     bias: Tensor | None = None,
     act: Tensor | None = None,
 ) -> Tensor | None:
@@ -33,7 +34,7 @@ def route_votes(
     """
     if not choose_votes_routing(votes, bias, act):
         return None
-    return _RouteVotes.apply(votes, bias, act, Options(iterations, gradient, leaky))
+    return _RouteVotes.apply(votes, bias, act, Options(iterations, gradient, leaky, plain))
 
 
 class Held:
@@ -99,13 +100,8 @@ class _RouteVotes(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (votes, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():
-            found = _procedure.differentiable(
-                lambda v, b, a: _procedure.plain(v, b, a, options),
-                (votes, bias, act),
-                ctx.needs_input_grad[:3],
-                gradient,
-            )
-            return *found, None
+            needed = ctx.needs_input_grad[:3]
+            return *_procedure.differentiable(options.plain, (votes, bias, act), needed, gradient), None
         d_votes = torch.empty_like(votes)
         d_act = None if act is None else torch.empty_like(act)
         d_bias = None if bias is None else torch.zeros_like(bias)
