@@ -24,7 +24,7 @@ _lock = threading.Lock()
 
 
 def slots(pieces: int) -> int:
-    """How many threads would share that many pieces."""
+    """How many threads divide that many pieces."""
     return max(1, min(torch.get_num_threads(), pieces, _MOST))
 
 
@@ -36,15 +36,15 @@ def each(pieces: Sequence[T], work: Callable[[int, T], None]) -> None:
     count = slots(len(pieces))
     inference = torch.is_inference_mode_enabled()
 
-    def share(slot: int) -> None:
+    def work_off(slot: int) -> None:
         with torch.inference_mode(inference), torch.no_grad():  # both are settings of the thread, not of the program
             for piece in pieces[slot::count]:
                 work(slot, piece)
 
     if count == 1:
-        share(0)
+        work_off(0)
         return
-    for future in [_crew(count).submit(share, slot) for slot in range(count)]:
+    for future in [_crew(count).submit(work_off, slot) for slot in range(count)]:
         future.result()
 
 

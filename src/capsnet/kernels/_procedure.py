@@ -43,16 +43,16 @@ class Votes(Protocol):
 
     parents: int
 
-    def mean(self, share: float) -> Tensor:
-        """sum(a) with all of a equal to `share`."""
+    def mean(self, factor: float) -> Tensor:
+        """sum(a) with all of a equal to `factor`."""
         ...
 
     def sum(self, a: Tensor) -> Tensor: ...
 
     def dot(self, x: Tensor) -> Tensor: ...
 
-    def add_mean(self, share: float, x: Tensor) -> None:
-        """d votes += share x."""
+    def add_mean(self, factor: float, x: Tensor) -> None:
+        """d votes += factor x."""
         ...
 
     def sum_add(self, a: Tensor, x: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
 
 
 def _couple(logits: Tensor, leaky: bool) -> Tensor:
-    """Softmax over the parents, the first axis; leaky: beside an orphan parent of logit zero, whose share is
+    """Softmax over the parents, the first axis; leaky: beside an orphan parent of logit zero, whose factor is
     dropped."""
     if not leaky:
         return logits.softmax(dim=0)
@@ -90,8 +90,8 @@ def _couple(logits: Tensor, leaky: bool) -> Tensor:
 
 def forward(votes: Votes, bias: Tensor | None, act: Tensor | None, options: Options) -> tuple[Tensor, Kept]:
     """pose (J, B, D). bias (J, D) is added to every s; act (B, I) weighs each child's contribution to it."""
-    share, kept = 1 / (votes.parents + options.leaky), Kept()
-    s = votes.mean(share) if act is None else votes.sum((act * share).expand(votes.parents, -1, -1))
+    factor, kept = 1 / (votes.parents + options.leaky), Kept()
+    s = votes.mean(factor) if act is None else votes.sum((act * factor).expand(votes.parents, -1, -1))
     pose, total = s, None
     for iteration in range(options.iterations):
         if total is not None:
@@ -131,11 +131,11 @@ def backward(
             earlier += d_total
         d_pose = d_poses[t - 1]
     ds = squash_backward(kept.sums[0], d_pose)
-    share = 1 / (votes.parents + options.leaky)
+    factor = 1 / (votes.parents + options.leaky)
     if d_act is None or act is None:
-        votes.add_mean(share, ds)
+        votes.add_mean(factor, ds)
     else:
-        d_act += votes.dot_add((act * share).expand(votes.parents, -1, -1), ds).sum(0).mul_(share)
+        d_act += votes.dot_add((act * factor).expand(votes.parents, -1, -1), ds).sum(0).mul_(factor)
     return d_bias + ds.sum(1), d_act
 
 

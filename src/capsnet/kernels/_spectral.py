@@ -145,8 +145,8 @@ class Spectral:
         transform, rows = self.bases.output, inputs.shape[1]
         spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.dtype)
 
-        def work(_: int, share: slice) -> None:
-            torch.bmm(inputs[share], weights[share], out=spectrum[share])
+        def work(_: int, part: slice) -> None:
+            torch.bmm(inputs[part], weights[part], out=spectrum[part])
 
         each(_ranges(len(inputs)), work)
         result = torch.empty((self.plan.outputs, rows, self.outputs), dtype=self.dtype)
@@ -184,12 +184,12 @@ class Spectral:
             if d_weights is None:
                 d_weights = self.memory.block("weight", (count, self.depth, self.outputs), self.dtype)
 
-        def work(_: int, share: slice) -> None:
-            for start in range(share.start, share.stop, _TURN):
-                turn = slice(start, min(start + _TURN, share.stop))
+        def work(_: int, part: slice) -> None:
+            for start in range(part.start, part.stop, _TURN):
+                turn = slice(start, min(start + _TURN, part.stop))
                 if weights is not None and d_inputs is not None and spare is not None:
-                    waits = start == share.start > 0
-                    out = spare[ranges.index(share), : turn.stop - start] if waits else d_inputs[turn]
+                    waits = start == part.start > 0
+                    out = spare[ranges.index(part), : turn.stop - start] if waits else d_inputs[turn]
                     torch.bmm(gradient[turn], weights[turn].transpose(1, 2), out=out)
                 if inputs is not None and d_weights is not None:
                     torch.bmm(inputs[turn].transpose(1, 2), gradient[turn], out=d_weights[turn])
@@ -197,8 +197,8 @@ class Spectral:
         each(ranges, work)
         if d_inputs is None or spare is None:
             return None, d_weights
-        for share, waiting in zip(ranges[1:], spare[1:], strict=True):
-            turn = slice(share.start, min(share.start + _TURN, share.stop))
+        for part, waiting in zip(ranges[1:], spare[1:], strict=True):
+            turn = slice(part.start, min(part.start + _TURN, part.stop))
             d_inputs[turn] = waiting[: turn.stop - turn.start]
         return d_inputs[:count], d_weights
 

@@ -96,9 +96,9 @@ class _Fused:
         for j in range(self.parents):
             self.du.addcmul_(a[j][:, None], pulled[j])
 
-    def mean(self, share: float) -> Tensor:
+    def mean(self, factor: float) -> Tensor:
         flat = self.u.flatten(1) @ self.weights.flatten(0, 1).t()  # (B, J*D)
-        return flat.mul_(share).view(-1, self.parents, self.dim).transpose(0, 1)
+        return flat.mul_(factor).view(-1, self.parents, self.dim).transpose(0, 1)
 
     def sum(self, a: Tensor) -> Tensor:
         return torch.bmm(self._weigh(a), self.weights.transpose(1, 2))
@@ -106,8 +106,8 @@ class _Fused:
     def dot(self, x: Tensor) -> Tensor:
         return self._dot(self._pull(x))
 
-    def add_mean(self, share: float, x: Tensor) -> None:
-        flat = (x * share).transpose(0, 1).flatten(1)  # (B, J*D)
+    def add_mean(self, factor: float, x: Tensor) -> None:
+        flat = (x * factor).transpose(0, 1).flatten(1)  # (B, J*D)
         if self.d_weights is not None:
             self.d_weights.flatten(0, 1).addmm_(flat.t(), self.u.flatten(1))
         self.du.flatten(1).addmm_(flat, self.weights.flatten(0, 1))

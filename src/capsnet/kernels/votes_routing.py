@@ -48,8 +48,8 @@ class Held:
         self.votes = arranged.reshape(-1, *self.shape[2:])  # a view for a single example
         self.d_votes = torch.zeros(self.votes.shape, dtype=votes.dtype) if with_gradient else None
 
-    def mean(self, share: float) -> Tensor:
-        return self.votes.sum(1).mul_(share).view(*self.shape[:2], -1)
+    def mean(self, factor: float) -> Tensor:
+        return self.votes.sum(1).mul_(factor).view(*self.shape[:2], -1)
 
     def sum(self, a: Tensor) -> Tensor:
         return torch.bmm(a.reshape(-1, 1, self.shape[2]), self.votes).view(*self.shape[:2], -1)
@@ -61,9 +61,9 @@ class Held:
         if self.d_votes is not None:
             self.d_votes.baddbmm_(a.reshape(-1, self.shape[2], 1), x.reshape(-1, 1, self.shape[3]))
 
-    def add_mean(self, share: float, x: Tensor) -> None:
+    def add_mean(self, factor: float, x: Tensor) -> None:
         if self.d_votes is not None:
-            self.d_votes += (x * share).reshape(-1, 1, self.shape[3])
+            self.d_votes += (x * factor).reshape(-1, 1, self.shape[3])
 
     def sum_add(self, a: Tensor, x: Tensor) -> Tensor:
         self._add(a, x)

@@ -1,13 +1,13 @@
 """Dynamic routing by agreement: Procedure 1 of Sabour, Frosst, Hinton, NIPS 2017 (arXiv 1710.09829).
 
-b_ij = 0                                   for each example: couplings are not weights
-r times:  c_ij = softmax over j of b_ij    a child divides itself among its parents      [Eq. 3]
-          s_j  = sum_i c_ij u_hat_j|i                                                    [Eq. 2]
-          v_j  = squash(s_j)                                                             [Eq. 1]
-          b_ij = b_ij + u_hat_j|i . v_j    agreement
+    b_ij = 0                                   for each example: couplings are not learned
+    r times:  c_ij = softmax over j of b_ij    a child's couplings sum to 1 over its parents  [Eq. 3]
+              s_j  = sum_i c_ij u_hat_j|i                                                     [Eq. 2]
+              v_j  = squash(s_j)                                                              [Eq. 1]
+              b_ij = b_ij + u_hat_j|i . v_j    agreement
 
-The logits grow with every iteration, so more iterations make harder decisions whatever the votes say. Read as
-clustering, v_j is a centre and b_ij a similarity, and similarities are *set*, not summed up: ``update="set"`` is that
+The logits grow with every iteration, so more iterations make harder decisions whatever the votes are. Seen as
+clustering, v_j is a centre and b_ij a similarity, and a similarity is *set*, not summed up: ``update="set"`` is that
 fixed-point form, b_ij = u_hat_j|i . v_j, whose iterations converge.
 """
 
@@ -35,7 +35,7 @@ from capsnet.routing.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic(SquashingRouting):
-    """Routing by agreement.
+    """Routing by agreement: Procedure 1 of Sabour et al. 2017, or its fixed-point form.
 
     Args:
         iterations: r of the paper, at least 1. With 1 all couplings are equal and nothing is routed.
