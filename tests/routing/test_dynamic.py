@@ -155,7 +155,7 @@ def test_convolutional_gradients_pass_gradcheck() -> None:
 
 
 def test_gradient_last_treats_couplings_as_constants() -> None:
-    """`last` has the same value, and the gradient of a weighted sum whose couplings are constants."""
+    """``last`` has the same value, and the gradient of a weighted sum whose couplings are constants."""
     votes = random_votes(0, 2, 6, 3, 4).requires_grad_()
     everything, last = routing.get("dynamic"), routing.get("dynamic", gradient="last")
     torch.testing.assert_close(everything(votes).pose, last(votes).pose)

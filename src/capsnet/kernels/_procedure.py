@@ -44,7 +44,7 @@ class Votes(Protocol):
     parents: int
 
     def mean(self, factor: float) -> Tensor:
-        """sum(a) with all of a equal to `factor`."""
+        """sum(a) with all of a equal to ``factor``."""
         ...
 
     def sum(self, a: Tensor) -> Tensor: ...

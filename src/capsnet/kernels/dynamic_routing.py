@@ -47,7 +47,7 @@ def route(
 ) -> Tensor | None:
     """Procedure 1 on votes W u, or None where the caller should make votes and route them itself.
 
-    Arguments as those of `routing.Dynamic`; `act` (B, I) weighs each child's contribution (activation times mask).
+    Arguments as those of ``routing.Dynamic``; ``act`` (B, I) weighs each child's contribution (activation times mask).
 
     Shapes: u (B, I, K), weight (I, J, D, K), bias (J, D) -> pose (B, J, D).
     """
@@ -70,7 +70,7 @@ def _votes(u: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Fused:
-    """The votes W u of one chunk of examples, never formed. Implements `_procedure.Votes`."""
+    """The votes W u of one chunk of examples, never formed. Implements ``_procedure.Votes``."""
 
     def __init__(self, weights: Tensor, u: Tensor, big: Tensor, d_weights: Tensor | None = None) -> None:
         self.weights, self.u, self.d_weights = weights, u, d_weights  # (J, D, K*I), (B, K, I), (J, D, K*I)

@@ -28,7 +28,7 @@ def route_votes(
     bias: Tensor | None = None,
     act: Tensor | None = None,
 ) -> Tensor | None:
-    """Procedure 1, or None where the caller should use the plain form. Arguments as those of `routing.Dynamic`.
+    """Procedure 1, or None where the caller should use the plain form. Arguments as those of ``routing.Dynamic``.
 
     Shapes: votes (B, I, J, D), bias (J, D), act (B, I) -> pose (B, J, D).
     """
@@ -39,7 +39,7 @@ def route_votes(
 
 class Held:
     """Votes of some examples as (J*B, I, D): one small matrix for each parent of each example. See
-    `_procedure.Votes`."""
+    ``_procedure.Votes``."""
 
     def __init__(self, votes: Tensor, with_gradient: bool = False) -> None:
         _, _, self.parents, _ = votes.shape
