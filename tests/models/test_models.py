@@ -9,14 +9,14 @@ from capsnet.models import model_options
 from tests.models.suite import build
 
 
-def test_the_papers_parameter_counts() -> None:
+def test_parameter_counts_are_the_papers() -> None:
     assert capsnet.create_model("capsnet").num_parameters() == 8_215_568
     assert capsnet.create_model("capsnet", decoder=False).num_parameters() == 6_804_224
     assert capsnet.create_model("capsnet", image_size=(36, 36)).num_parameters() == 11_361_808
     assert capsnet.create_model("baseline-cnn").num_parameters() == 35_445_522
 
 
-def test_the_papers_shapes() -> None:
+def test_shapes_are_the_papers() -> None:
     model = capsnet.create_model(
         "capsnet", image_size=(28, 28), in_channels=1, num_classes=10, routing="dynamic", iterations=3, decoder=True
     )
@@ -37,7 +37,7 @@ def test_the_papers_shapes() -> None:
     }
 
 
-def test_the_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> None:
+def test_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> None:
     images, labels = torch.rand(3, 1, 20, 22), torch.tensor([0, 1, 2])
     output = tiny(images, labels)
     total, parts = tiny.loss(output, labels, images)
@@ -48,7 +48,7 @@ def test_the_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> N
     torch.testing.assert_close(total, parts["margin"] + expected)
 
 
-def test_without_labels_the_longest_capsule_is_decoded_not_the_true_one(tiny: capsnet.Model) -> None:
+def test_longest_capsule_is_decoded_without_labels(tiny: capsnet.Model) -> None:
     images = torch.rand(4, 1, 20, 22)
     output = tiny(images)
     assert output.poses is not None
@@ -67,7 +67,7 @@ def test_decode_gives_one_picture_per_chosen_capsule(tiny: capsnet.Model) -> Non
     torch.testing.assert_close(both[:, 1], tiny.decode(poses, torch.tensor([2, 1])))
 
 
-def test_iterations_reach_the_routing() -> None:
+def test_iterations_reach_routing() -> None:
     one, three = build("capsnet", iterations=1), build("capsnet", iterations=3)
     three.load_state_dict(one.state_dict())
     images = torch.rand(2, 1, 28, 28)
@@ -97,12 +97,12 @@ def test_blank_images_have_finite_gradients(tiny: capsnet.Model) -> None:
         (torch.rand(2, 1, 20, 22, dtype=torch.float64), "expected images of torch.float32"),
     ],
 )
-def test_wrong_images_are_one_sentence(tiny: capsnet.Model, images: torch.Tensor, message: str) -> None:
+def test_wrong_images_are_refused(tiny: capsnet.Model, images: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tiny(images)
 
 
-def test_wrong_options_are_one_sentence() -> None:
+def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown model 'capsnett'.*'capsnet'"):
         capsnet.create_model("capsnett")
     with pytest.raises(ValueError, match=r"'iterations'"):
@@ -122,19 +122,19 @@ def test_wrong_options_are_one_sentence() -> None:
         capsnet.create_model("capsnet-small", decoder=False).decode(torch.rand(1, 10, 16), torch.tensor([0]))
 
 
-def test_labels_of_another_batch_are_refused(tiny: capsnet.Model) -> None:
+def test_labels_of_wrong_batch_size_are_refused(tiny: capsnet.Model) -> None:
     with pytest.raises(ValueError, match="4 examples but 1 labels"):
         tiny(torch.rand(4, 1, 20, 22), torch.tensor([0]))
 
 
-def test_an_empty_batch_gives_an_empty_answer(tiny: capsnet.Model) -> None:
+def test_empty_batch_gives_empty_output(tiny: capsnet.Model) -> None:
     output = tiny(torch.rand(0, 1, 20, 22))
     assert output.lengths.shape == (0, 3)
 
 
 @pytest.mark.parametrize("name", ["capsnet", "capsnet-image", "efficient-capsnet"])
 @pytest.mark.parametrize("squash", ["paper", "unit"])
-def test_the_routing_hears_of_presence_where_lengths_do_not_say_it(name: str, squash: str) -> None:
+def test_class_layer_gets_presence_where_lengths_do_not_say_it(name: str, squash: str) -> None:
     model, heard = build(name, squash=squash), []
     model.get_submodule("classes").register_forward_pre_hook(lambda module, args: heard.append(args))
     output = model(model.example_inputs(3))
@@ -148,7 +148,7 @@ def test_the_routing_hears_of_presence_where_lengths_do_not_say_it(name: str, sq
     torch.testing.assert_close(model.get_submodule("classes")(children, act).act, output.lengths)
 
 
-def test_the_steepest_squash_trains_on_short_vectors() -> None:
+def test_steepest_squash_trains_on_short_vectors() -> None:
     """Primary capsules divided by 32, as in the authors' code: |s|^8 is far below the smallest number there is."""
     model = build("capsnet", squash="power:8", primary_scale=1 / 32).train()
     images, labels = torch.rand(4, 1, 28, 28), torch.arange(4)
@@ -162,7 +162,7 @@ def test_the_steepest_squash_trains_on_short_vectors() -> None:
 
 
 @pytest.mark.parametrize("name", capsnet.list_models())
-def test_the_hint_to_build_a_decoder_is_given_where_that_can_be_done(name: str) -> None:
+def test_decode_without_decoder_suggests_option(name: str) -> None:
     can = "decoder" in model_options(name)
     model = build(name, **({"decoder": False} if can else {}))
     with pytest.raises(ValueError, match=rf"^{name} has no decoder{': build it with decoder=True' if can else ''}$"):

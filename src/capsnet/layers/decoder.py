@@ -1,4 +1,4 @@
-"""Decoders: from capsules back to pixels. They regularise the poses and let people see what a pose says."""
+"""Decoders: from capsules back to pixels. They regularise the poses and make them visible."""
 
 import functools
 import math

@@ -14,7 +14,7 @@ Share: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Output(NamedTuple):
-    """A model's answer. ``lengths`` (B, J) says how present each class is, whatever the model calls it inside."""
+    """A model's output. ``lengths`` (B, J) are the presences of the classes, whatever the model calls them inside."""
 
     lengths: Tensor
     poses: Tensor | None = None  # (B, J, D)
@@ -163,11 +163,11 @@ class Model(nn.Module):
 def build_routing(
     name: str, iterations: int | None = None, squash: str | None = None, options: dict[str, Any] | None = None
 ) -> Routing:
-    """A model's routing. ``iterations`` and ``squash`` go to routings that have them; asked of one that has not, the
-    iterations are an error (a number that does nothing misleads), the squash is the layers' alone."""
-    told = dict(options or {})
+    """A model's routing. ``iterations`` and ``squash`` go to routings that have them. For a routing without iterations a
+    number of them is an error; without a squash, the squash applies to the layers only."""
+    chosen = dict(options or {})
     if iterations is not None:
-        told["iterations"] = iterations
+        chosen["iterations"] = iterations
     if squash is not None and "squash" in option_names(name):
-        told.setdefault("squash", squash)
-    return get(name, **told)
+        chosen.setdefault("squash", squash)
+    return get(name, **chosen)

@@ -13,7 +13,7 @@ from capsnet.models.base import Count, Positive, ReceptiveField, Share, build_ro
 
 
 class CapsNet(DecodingModel):
-    """Convolution, primary capsules, one capsule per class, and a decoder that draws what the class capsule says.
+    """Convolution, primary capsules, one capsule per class, and a decoder that draws the class capsule.
 
     The defaults are the paper's: conv 9x9x256, 32 types of 8-D capsules from a 9x9 stride-2 convolution, classes as
     16-D capsules, decoder 512-1024-pixels; 8,215,568 parameters at 28 x 28, 6,804,224 of them before the decoder.

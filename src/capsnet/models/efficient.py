@@ -17,7 +17,7 @@ MAP = 2  # least side of the final map: BatchNorm cannot train on the single num
 
 
 class EfficientCapsNet(DecodingModel):
-    """Four convolutions, one capsule for what a *whole* feature map says, and routing by self-attention in one pass.
+    """Four convolutions, capsules of *whole* feature maps, and routing by self-attention in one pass.
 
     Most weights of the 2017 network sit in its 9x9 convolutions and in one matrix per child and class. Here a depthwise
     convolution as large as the final map makes each channel one number, so that there are 16 children, not 1152.

@@ -1,4 +1,4 @@
-"""Capsules for texts, and the plain network to hold against them.
+"""Capsules for texts, and a plain network to compare with.
 
 Zhao et al., *Investigating capsule networks with dynamic routing for text classification*, EMNLP 2018
 (arXiv 1804.00538); Kim, *Convolutional neural networks for sentence classification*, EMNLP 2014 (arXiv 1408.5882).
@@ -20,7 +20,7 @@ from capsnet.models.base import Count, Loss, Margins, Model, Output, build_routi
 
 
 class NGrams(nn.Module):
-    """Embeddings and one convolution per n: what is said in the n words that begin at each word.
+    """Embeddings and one convolution per n: features of the n words that begin at each word.
 
     The text is followed by n - 1 zero vectors, so that each word begins an n-gram of every size and the last ones see
     nothing beyond the text.
