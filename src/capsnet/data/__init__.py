@@ -1,6 +1,6 @@
-"""Data: arrays in, batches out. Knows nothing of models.
+"""Data sets as batches of tensors.
 
-`load("mnist", "train")` gives a `Dataset`, `batches(dataset, 128, shuffle=True, augment=Augment(shift=2))` an epoch.
+``load("mnist", "train")`` gives a ``Dataset``, ``batches(dataset, 128, shuffle=True)`` the batches of an epoch.
 """
 
 from capsnet.data._frame import stroke_width
