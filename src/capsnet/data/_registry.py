@@ -1,8 +1,7 @@
-"""Data sets by name. A new one is one file with one `@register` line.
+"""Data sets by name: NAME, NAME:PATH or NAME:PATH,key=value,...
 
-`load` finds it as NAME, NAME:PATH or NAME:PATH,key=value,...: what a data set can be told is the keyword-only
-parameters of its loader, checked against their annotations. So one string says all about the data of a run, in a
-configuration, on a command line and on the card of trained weights.
+Options are the keyword-only parameters of the loader, checked against their annotations. So one string describes the
+data of a run, in a configuration, on the command line and on the card of trained weights.
 """
 
 import inspect
@@ -96,7 +95,7 @@ def register(
 
 
 def list_datasets() -> list[str]:
-    """The names that `load` knows."""
+    """The names that ``load`` knows."""
     return sorted(_ENTRIES)
 
 
@@ -124,7 +123,7 @@ def describe(name: str) -> str:
 
 
 def splits_of(spec: str) -> tuple[str, ...]:
-    """The splits that `load(spec, split)` knows."""
+    """The splits that ``load(spec, split)`` knows."""
     return _find(spec)[1].splits
 
 
@@ -148,7 +147,7 @@ def path_of(spec: str) -> Path | None:
 
 
 def with_options(spec: str, **options: Any) -> str:
-    """The same spec with some options set otherwise: `with_options("multimnist", shift=6)`."""
+    """The same spec with some options set otherwise: ``with_options("multimnist", shift=6)``."""
     name, entry = _find(spec)
     path, given = _parse(spec, entry)
     words = ([path] if path else []) + [f"{key}={value}" for key, value in (given | options).items()]

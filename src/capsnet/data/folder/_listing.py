@@ -111,7 +111,7 @@ def images_in(folder: str | Path) -> list[Path]:
     found = sorted(_images_under(root), key=lambda path: natural(path.relative_to(root).as_posix()))
     if not found:
         raise ValueError(f"{folder}: expected images, found {_what(root)}")
-    return [path.absolute() if str(path).startswith("~") else path for path in found]  # a name, nobody's home
+    return [path.absolute() if str(path).startswith("~") else path for path in found]  # a name, not a home folder
 
 
 def _images_under(folder: Path) -> Iterator[Path]:

@@ -1,8 +1,7 @@
-"""What is in each picture and where: scenes of one part, one whole, one scrambled whole, or several wholes at once.
+"""Scenes of one part, one whole, one scrambled whole, or several wholes.
 
 A scene is a pure function of (seed, stream, example index). Scrambling and crowding are searches: proposals are drawn,
-each under its own key, until one fulfils what the docstring promises. An example's search never looks at another
-example, so the promise costs nothing in repeatability.
+each under its own key, until one fulfils what the docstring promises.
 """
 
 from collections.abc import Callable
@@ -41,7 +40,7 @@ _ROUNDS = 5000  # never reached: the slowest of 24,000 examples needs about a hu
 
 
 class Scene(NamedTuple):
-    """K objects of up to P parts in each of B pictures, in pixels; see `Truth` for the columns."""
+    """K objects of up to P parts in each of B pictures, in pixels; see ``Truth`` for the columns."""
 
     poses: NDArray  # (B, K, 4)
     classes: NDArray  # (B, K)
@@ -51,7 +50,7 @@ class Scene(NamedTuple):
 
 
 def empty_scene(count: int, objects: int, parts: int) -> Scene:
-    """Room for the scenes of `count` pictures."""
+    """Room for the scenes of ``count`` pictures."""
     shape = (count, objects, parts)
     return Scene(
         np.zeros((*shape[:2], 4)),
@@ -109,11 +108,11 @@ def single_wholes(key: Key, index: NDArray, size: int) -> Scene:
 
 
 def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
-    """The pictures of `single_wholes`, with every part but the first moved and turned until no whole is left.
+    """The pictures of ``single_wholes``, with every part but the first moved and turned until no whole is left.
 
-    Promised: any two parts stand to each other wrongly by at least `PAIR_ERROR`; no way of moving and turning the right
-    arrangement brings it within `FIT_ERROR` of the parts; all parts are on the canvas, about where the whole would
-    be; and the amount of ink is that of the right picture within `INK_ERROR`.
+    Any two parts stand to each other wrongly by at least ``PAIR_ERROR``; no way of moving and turning the right
+    arrangement brings it within ``FIT_ERROR`` of the parts; all parts are on the canvas, about where the whole would
+    be; and the amount of ink is that of the right picture within ``INK_ERROR``.
     """
     right = single_wholes(key, index, size)
     classes, poses, ink = right.classes, right.poses, _ink(right, size)  # (B, 1), (B, 1, 4), (B,)
@@ -143,7 +142,7 @@ def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
 def crowded_wholes(key: Key, index: NDArray, size: int, objects: int) -> Scene:
     """Several wholes of different classes, each of them touching another.
 
-    Promised: of the silhouette of each (its parts filled), a share within `SHARED` lies on the others.
+    Of the silhouette of each (its parts filled), a share within ``SHARED`` lies on the others.
     """
     count = len(index)
     classes = np.argsort(key.uniform(index, len(WHOLES), "classes"), axis=1, kind="stable")[:, :objects]  # (B, K)
@@ -193,9 +192,9 @@ def _search(
     propose: Callable[[NDArray, str], tuple[NDArray, NDArray]],
     accept: Callable[[NDArray, NDArray], NDArray],
 ) -> NDArray:
-    """For each example the first proposal that passes the cheap test of `propose` and the dear one of `accept`.
+    """For each example the first proposal that passes the cheap test of ``propose`` and the costly one of ``accept``.
 
-    `propose(rows, use)` gives (b, T, ...) proposals and (b, T) which pass; `accept(rows, chosen)` judges those.
+    ``propose(rows, use)`` gives (b, T, ...) proposals and (b, T) which pass; ``accept(rows, chosen)`` judges those.
     """
     found: NDArray | None = None
     todo = np.arange(count)
@@ -239,7 +238,7 @@ def _whole_extents(classes: NDArray, parts: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _corner(low: NDArray, high: NDArray, unit: NDArray, size: int) -> NDArray:
-    """Where to put the origin of what reaches from `low` to `high` about it, so that all of it is on the canvas."""
+    """Where to put the origin of what reaches from ``low`` to ``high`` about it, so that all of it is on the canvas."""
     return -low + unit * (size - 1 - (high - low))
 
 

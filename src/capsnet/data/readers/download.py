@@ -1,9 +1,7 @@
-"""Find the original files of a data set, or fetch them: one order of places, one kind of trust, one error.
+"""Find the original files of a data set, or download them.
 
-A folder that the user names is the only place that is searched, and its files are the user's word. Everything else
-(a well-known place on this machine, the cache folder, the network) has to prove itself: what lies in the cache must
-have the published hash each time it is used, and what comes over the network must have it before it gets its name.
-Where no hash was published, an archive must at least be one.
+If the user names a folder, only that is searched, and its files are trusted. All other files (on this machine, in the
+cache, from the network) must have the published hash; where none was published, an archive must at least be one.
 """
 
 import contextlib
@@ -30,7 +28,7 @@ class Remote:
     """Where a file is published, and how to know that it is the right one."""
 
     urls: tuple[str, ...]  # mirrors, tried in this order
-    hash: str | None  # "md5:..." or "sha256:..."; None where nobody published one
+    hash: str | None  # "md5:..." or "sha256:..."; None where none was published
 
 
 def named_folder(path: str | Path | None, variable: str | None) -> Path | None:
@@ -51,10 +49,10 @@ def contents_of(path: Path) -> str:
 def find_or_fetch(
     data_set: str, files: Mapping[str, Remote], folder: Path | None, places: Sequence[Path] = ()
 ) -> dict[str, Path]:
-    """Return the path of every file in `files` (name -> Remote).
+    """Return the path of every file in ``files`` (name -> Remote).
 
-    With a `folder` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
-    of `places` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
+    With a ``folder`` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
+    of ``places`` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
     """
     if folder is not None:
         found = {name: _present(folder, name) for name in files}
@@ -93,7 +91,7 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
                 pooch.retrieve(url, remote.hash, fname=name, path=cache, downloader=cast(Any, _download))
             if _is_right(path, remote):
                 return path
-            path.unlink()  # a login page, say: else it would be found here for ever
+            path.unlink()  # a login page, for example
             damaged = True
             failures.append(f"{url}: the file is no zip archive")
         except OSError as error:  # every error of the network, and a disk that cannot be written
@@ -113,24 +111,17 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
 
 
 def _is_right(path: Path, remote: Remote) -> bool:
-    """Whether a file is what was published, as far as anybody can know: by its hash, or at least a zip archive."""
+    """Whether a file is what was published: by its hash, or at least a zip archive."""
     if remote.hash is None:
         return path.suffix != ".zip" or zipfile.is_zipfile(path)
     import pooch
 
-    return pooch.file_hash(str(path), _algorithm(remote)) == _hex(remote)
-
-
-def _algorithm(remote: Remote) -> str:
-    return (remote.hash or "").partition(":")[0]
-
-
-def _hex(remote: Remote) -> str:
-    return (remote.hash or "").partition(":")[2].lower()
+    algorithm, _, digest = remote.hash.partition(":")
+    return pooch.file_hash(str(path), algorithm) == digest.lower()
 
 
 def _download(url: str, output_file: Any, pooch: Any) -> None:
-    """Write the bytes as the server stores them, for `pooch.retrieve` to check and to give their name.
+    """Write the bytes as the server stores them, for ``pooch.retrieve`` to check and to give their name.
 
     pooch's own downloader would unpack a .gz that a server labels "Content-Encoding: gzip" (Apache does so by
     default), and the published hash is the one of the packed file.
