@@ -110,7 +110,7 @@ def wait_for_profile(port: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.explorer", description="Response times of the explorer.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.explorer", description="Times of the explorer.")
     parser.add_argument("--visitors", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--strokes", type=int, default=30, help="strokes of each visitor")
     parser.add_argument("--slides", type=int, default=200, help="slider events of each visitor")
