@@ -1,4 +1,4 @@
-"""How the explorer feels: a real server on this machine, the paper's network, one visitor and then ten at once.
+"""Response times of the explorer: a real server on this machine, the paper's network, one visitor and then ten.
 
 python -m benchmarks.explorer [--visitors 1 10] [--strokes N] [--slides N]
 
@@ -33,7 +33,7 @@ CLAIMS = {"slide": (30, 80), "stroke": (150, None)}  # milliseconds: median, 95t
 
 
 class Visitor:
-    """A client with its own connections, one for each thing it asks at the same time."""
+    """A client with its own connections, one for each concurrent request."""
 
     def __init__(self, port: int, model: str, number: int) -> None:
         self.port, self.model = port, model
@@ -100,7 +100,7 @@ def measure(visitors: list[Visitor], what: Callable[[Visitor], object], rounds: 
 
 
 def wait_for_profile(port: int) -> None:
-    """A model that is not shipped is measured in the background at first: let that end, it is not what we measure."""
+    """A model that is not bundled is profiled in the background first: wait for the end of that."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     for _ in range(120):
         connection.request("GET", "/api/models")
@@ -110,7 +110,7 @@ def wait_for_profile(port: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.explorer", description="How the explorer feels.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.explorer", description="Times of the explorer.")
     parser.add_argument("--visitors", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--strokes", type=int, default=30, help="strokes of each visitor")
     parser.add_argument("--slides", type=int, default=200, help="slider events of each visitor")

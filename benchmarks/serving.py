@@ -2,12 +2,12 @@
 
 python -m benchmarks.serving [--seconds S] [--connections 1 8 32]
 
-The server runs in a process of its own, one thread per batch; the askers are threads of this one, each with its own
+The server runs in a process of its own, one thread per batch; the clients are threads of this one, each with its own
 connection that stays open. The plain loop calls `capsnet.predict` on one picture after the other, without any server.
 
-Pictures that are in MNIST's form already go straight to the network, so that the network is what is measured: the small
-one of the box, and one of the paper's size (untrained; that does not change its speed). Of larger drawings the ink has
-to be found first, which takes far longer than the small network: there batches cannot gain much, and that is shown too.
+Images that are in MNIST's form already go straight to the network, so that the network is what is measured: the small
+bundled one, and one of the paper's size (untrained; that does not change its speed). In larger drawings the ink has to
+be found first, which takes far longer than the small network: batches cannot gain much then, and that is shown too.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def alone(files: list[bytes], model: capsnet.Model, seconds: float) -> Load:
 
 
 def together(files: list[bytes], port: int, connections: int, seconds: float) -> Load:
-    """So many askers, each waiting for its answer before it asks again."""
+    """Clients that each wait for an answer before the next request."""
     latencies: list[float] = []
     refused: list[int] = []
     start = time.perf_counter()

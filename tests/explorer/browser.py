@@ -1,4 +1,4 @@
-"""A visitor with a real Chromium: what is done on the page, what it shows, and what went wrong behind it."""
+"""A visit with a real Chromium: actions on the page, what it shows, and errors behind it."""
 
 import base64
 import os
@@ -23,10 +23,10 @@ from .conftest import BUNDLED
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run"]
-PATIENCE = 20.0  # seconds; only a broken page takes that long
+PATIENCE = 20.0  # seconds
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
 
-# Counts what is asked of the server, by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
+# Counts requests by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
 WATCH = """
 (() => {
   const net = { busy: 0, last: performance.now(), now: {}, most: {}, sent: {}, refused: [] };
@@ -67,11 +67,11 @@ READ = """(canvas) => {
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """The system's Chromium. Without one there is nothing to test, unless somebody insists: CI does."""
+    """The system's Chromium. Without one the tests are skipped, except in CI, where they fail."""
     path = os.environ.get("CAPSNET_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        insists = os.environ.get("CI") or os.environ.get("CAPSNET_REQUIRE_BROWSER") == "1"
-        (pytest.fail if insists else pytest.skip)("no Chromium here: install chromium, or name it in CAPSNET_CHROMIUM")
+        required = os.environ.get("CI") or os.environ.get("CAPSNET_REQUIRE_BROWSER") == "1"
+        (pytest.fail if required else pytest.skip)("no Chromium found: install chromium, or set CAPSNET_CHROMIUM")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         expect.set_options(timeout=1000 * PATIENCE)
@@ -96,11 +96,11 @@ def serving(app: FastAPI) -> Iterator[str]:
 
 
 class Visit:
-    """One visitor's page. ``pardoned`` lists what its console may complain about, because the test provokes it."""
+    """One user's page. ``pardoned`` lists console errors that the test provokes."""
 
     def __init__(self, browser: Browser, home: str, *, hints: bool = False, **options: Any) -> None:
-        kept = [{"origin": home.rstrip("/"), "localStorage": [] if hints else [HINTS_SEEN]}]
-        whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": kept}, **options}
+        stored = [{"origin": home.rstrip("/"), "localStorage": [] if hints else [HINTS_SEEN]}]
+        whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": stored}, **options}
         self.home = home
         self.context = browser.new_context(**whole)
         self.context.set_default_timeout(1000 * PATIENCE)
@@ -109,23 +109,23 @@ class Visit:
         self.complaints: list[str] = []
         self.pardoned: list[str] = []
         self.addresses: list[str] = []
-        self.page.on("console", self.hear)
+        self.page.on("console", self.collect)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.addresses.append(request.url))
 
-    def hear(self, message: ConsoleMessage) -> None:
+    def collect(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.complaints.append(message.text)
 
     def open(self, link: str = "") -> "Visit":
-        """Go there and wait until every panel has been filled."""
+        """Open the page and wait until every panel is filled."""
         self.page.goto(self.home + link)
         expect(self.by("first")).not_to_be_empty()
         self.quiet()
         return self
 
     def close(self) -> None:
-        """Whatever the test was about: no errors, no policy broken, nothing from elsewhere."""
+        """Check that there were no errors, no violated policy, no requests to other hosts."""
         refused = self.page.evaluate("() => window.net?.refused ?? []")
         self.context.close()
         errors = [text for text in self.complaints if not any(words in text for words in self.pardoned)]
@@ -137,18 +137,18 @@ class Visit:
     # Waiting
 
     def quiet(self) -> None:
-        """Until all that was asked of the server is answered."""
+        """Wait until all requests are answered."""
         self.page.wait_for_function(QUIET)
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Until something that only Python can tell is so."""
+        """Wait until a condition in Python holds."""
         end = time.monotonic() + PATIENCE
         while not holds():
-            assert time.monotonic() < end, "it never came to be"
+            assert time.monotonic() < end, "the condition never held"
             self.page.wait_for_timeout(20)
 
     def link(self) -> str:
-        """The part behind the address, when it has caught up with the page."""
+        """The part of the address after #, once it is up to date."""
         self.quiet()
         follows = "async () => `#${await (await import('/static/js/link.js')).encode()}` === location.hash"
         self.until(lambda: self.page.evaluate(follows))
@@ -189,7 +189,7 @@ class Visit:
         return self.page.locator(selector).all_inner_texts()
 
     def net(self) -> dict[str, Any]:
-        """What was asked of the server; see ``WATCH``."""
+        """The counts of requests; see ``WATCH``."""
         return self.page.evaluate("() => net")
 
     def ask(self, what: str, **body: Any) -> dict[str, Any]:

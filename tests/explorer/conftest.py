@@ -13,14 +13,14 @@ from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.models import Model
 
-from ..serving.helpers import BUNDLED, HOME, TestClient, png, unwire, wire
+from ..serving.helpers import BUNDLED, HOME, TestClient, png, service_of, unwire, wire
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from .browser import Visit
 
-__all__ = ["BUNDLED", "HOME", "TestClient", "as_bytes", "png", "tensor", "unwire", "wire"]
+__all__ = ["BUNDLED", "HOME", "TestClient", "as_bytes", "png", "service_of", "tensor", "unwire", "wire"]
 
 
 def as_bytes(pictures: torch.Tensor) -> NDArray:
@@ -47,7 +47,7 @@ def digits() -> ArrayDataset:
 
 @pytest.fixture(scope="session")
 def others() -> dict[str, Model]:
-    """One of each kind that has to be treated differently somewhere."""
+    """One model of each kind."""
     torch.manual_seed(0)
     small: dict[str, Any] = {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)}
     made = {
@@ -61,7 +61,7 @@ def others() -> dict[str, Model]:
     made["pairs"].card = {"data": "multimnist", "test_accuracy": {"value": 0.5, "n": 10}}
     made["colour"].card = {"data": "cifar10"}
     for name in ("em", "attentive", "cnn", "matrix"):
-        made[name].card = {"data": "svhn"}  # not in the box, so nothing is measured in the background
+        made[name].card = {"data": "svhn"}  # not bundled, so nothing is measured in the background
     return made
 
 
@@ -73,7 +73,7 @@ def client(bundled: Model, others: dict[str, Model]) -> Iterator[TestClient]:
 
 @pytest.fixture(scope="session")
 def ask(client: TestClient) -> Callable[..., dict[str, Any]]:
-    """POST a question of the bundled model (or another) that has to be answered."""
+    """POST a request about the bundled model (or another) that must succeed."""
 
     def call(what: str, **body: Any) -> dict[str, Any]:
         named = {"class" if key == "klass" else key: value for key, value in body.items()}
@@ -86,7 +86,7 @@ def ask(client: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def refuse(client: TestClient) -> Callable[..., str]:
-    """POST a question that has to be refused with this status; returns the sentence."""
+    """POST a request that must be refused with this status; returns the sentence."""
 
     def call(status: int, what: str, **body: Any) -> str:
         named = {"class" if key == "klass" else key: value for key, value in body.items()}
@@ -98,7 +98,7 @@ def refuse(client: TestClient) -> Callable[..., str]:
     return call
 
 
-# A real browser: imported only by those who want one, because Playwright is not to be had on every machine.
+# A real browser: imported only where it is used, because Playwright is not available on every machine.
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def home(chromium: "Browser", bundled: Model) -> Iterator[str]:
 
 @pytest.fixture
 def visits(chromium: "Browser", home: str) -> Iterator[Callable[..., "Visit"]]:
-    """Makes visitors, each with a fresh context (``Visit`` says how they differ); afterwards all must be in order."""
+    """Makes visits, each with a fresh browser context; each is checked at its end (``Visit.close``)."""
     from .browser import Visit
 
     made: list[Visit] = []
@@ -141,5 +141,5 @@ def visits(chromium: "Browser", home: str) -> Iterator[Callable[..., "Visit"]]:
 
 @pytest.fixture
 def visit(visits: Callable[..., "Visit"]) -> "Visit":
-    """A visitor who has been here before and sees the example."""
+    """A visit of a returning user, who sees the example."""
     return visits().open()

@@ -17,7 +17,7 @@ from .conftest import as_bytes, tensor
 Visits = Callable[..., Visit]
 
 DIGITS = 5.1e-4  # the bars show three digits
-DOWN = ((0.5, 0.2), (0.5, 0.8))  # a stroke that everybody reads as a 1
+DOWN = ((0.5, 0.2), (0.5, 0.8))  # a stroke that is classified as a 1
 
 
 def says(model: Model, picture: NDArray) -> tuple[list[float], torch.Tensor]:
@@ -48,9 +48,9 @@ def check_bars(visit: Visit, model: Model) -> list[float]:
 
 
 def expect_number(place: Locator) -> float:
-    found = re.search(r"(\d\.\d+)\s*$", place.inner_text())
-    assert found, place.inner_text()
-    return float(found[1])
+    match = re.search(r"(\d\.\d+)\s*$", place.inner_text())
+    assert match, place.inner_text()
+    return float(match[1])
 
 
 def offsets_of(visit: Visit) -> list[list[int]]:

@@ -82,19 +82,19 @@ def test_see_is_what_predict_sees(ask: Ask, bundled: Model, digits: ArrayDataset
 
 
 @pytest.mark.parametrize("centre", [True, False])
-def test_an_empty_canvas_is_black_and_no_error(ask: Ask, centre: bool) -> None:
+def test_empty_canvas_is_black_and_no_error(ask: Ask, centre: bool) -> None:
     answer = ask("see", image=wire(np.zeros((280, 280), np.uint8)), centre=centre)
     assert answer["empty"]
     assert not unwire(answer["seen"]).any()
 
 
-def test_a_first_dot_is_no_error(ask: Ask) -> None:
+def test_first_dot_is_no_error(ask: Ask) -> None:
     canvas = np.zeros((560, 560), np.uint8)
     canvas[100:102, 100:102] = 255
     assert unwire(ask("see", image=wire(canvas), centre=True)["seen"]).shape == (28, 28, 1)
 
 
-def test_colour_and_odd_sizes(ask: Ask, others: dict[str, Model]) -> None:
+def test_colour_and_odd_sizes_are_seen(ask: Ask, others: dict[str, Model]) -> None:
     picture = np.random.default_rng(0).integers(0, 256, (37, 61, 3), dtype=np.uint8)
     for centre in (True, False):
         seen = ask("see", model="colour", image=wire(picture), centre=centre)["seen"]
@@ -111,7 +111,9 @@ def test_colour_and_odd_sizes(ask: Ask, others: dict[str, Model]) -> None:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
-def test_upload(client: TestClient, bundled: Model, digits: ArrayDataset, form: str) -> None:
+def test_upload_is_prepared_as_by_predict(
+    client: TestClient, bundled: Model, digits: ArrayDataset, form: str
+) -> None:
     photo = Image.fromarray(255 - digits.images[3, 0]).resize((300, 300))
     file = io.BytesIO()
     photo.save(file, form)
@@ -125,7 +127,7 @@ def test_upload(client: TestClient, bundled: Model, digits: ArrayDataset, form: 
             assert capsnet.predict(seen[:, :, 0], bundled)[0].label == str(digits.targets[3])
 
 
-def test_an_upload_is_turned_upright(client: TestClient, digits: ArrayDataset) -> None:
+def test_upload_is_turned_upright(client: TestClient, digits: ArrayDataset) -> None:
     """Phones store pictures lying down and say so in the EXIF data."""
     upright = Image.fromarray(255 - digits.images[0, 0]).resize((280, 280))
     lying, straight = io.BytesIO(), io.BytesIO()
@@ -140,7 +142,7 @@ def test_an_upload_is_turned_upright(client: TestClient, digits: ArrayDataset) -
     assert seen[0] == seen[1]
 
 
-def test_classify(ask: Ask, bundled: Model, digits: ArrayDataset) -> None:
+def test_classify_is_the_models_answer(ask: Ask, bundled: Model, digits: ArrayDataset) -> None:
     for n in (0, 1, 2597):
         answer = ask("classify", seen=wire(digits.images[n, 0]))
         with torch.inference_mode():
@@ -153,7 +155,7 @@ def test_classify(ask: Ask, bundled: Model, digits: ArrayDataset) -> None:
         assert answer["parameters"] == bundled.num_parameters()
 
 
-def test_models_without_poses_or_decoder(
+def test_models_without_poses_or_decoder_are_refused_decoding(
     ask: Ask, refuse: Refuse, others: dict[str, Model], digits: ArrayDataset
 ) -> None:
     seen = wire(digits.images[0, 0])
@@ -173,7 +175,7 @@ def test_models_without_poses_or_decoder(
     assert "learned tensors" in refuse(422, "classify", model="em", seen=seen, routing="dynamic")
 
 
-def test_decode(ask: Ask, refuse: Refuse, bundled: Model) -> None:
+def test_decode_draws_poses(ask: Ask, refuse: Refuse, bundled: Model) -> None:
     poses = torch.randn(16, 16) / 4
     classes = [n % 10 for n in range(16)]
     capsules = torch.zeros(16, 10, 16)
@@ -188,7 +190,7 @@ def test_decode(ask: Ask, refuse: Refuse, bundled: Model) -> None:
     assert "poses" in refuse(422, "decode", poses=[[0.0] * 16] * 17, classes=[1] * 17)
 
 
-def test_sweep(ask: Ask, bundled: Model) -> None:
+def test_sweep_moves_each_dimension(ask: Ask, bundled: Model) -> None:
     pose = torch.randn(16) / 4
     capsules = torch.zeros(10, 16)
     capsules[4] = pose
@@ -223,7 +225,7 @@ def test_pair_is_multimnist(ask: Ask, client: TestClient, refuse: Refuse) -> Non
     assert "must fit" in refuse(422, "pair", first=first, second=first, offsets=[[0, 0], [0, 0]])
 
 
-def test_gallery(client: TestClient, digits: ArrayDataset) -> None:
+def test_gallery_pages_hold_the_examples_of_their_kind(client: TestClient, digits: ArrayDataset) -> None:
     page = client.get(f"/api/gallery?model={BUNDLED}&kind=3&page=1").json()
     expected = np.flatnonzero(digits.targets == 3)[24:48]
     assert [item["index"] for item in page["items"]] == expected.tolist()
@@ -263,13 +265,13 @@ def test_gallery(client: TestClient, digits: ArrayDataset) -> None:
         ("nothing", 404),
     ],
 )
-def test_what_is_not_there(client: TestClient, path: str, status: int) -> None:
+def test_missing_things_are_refused(client: TestClient, path: str, status: int) -> None:
     response = client.get(f"/api/{path}")
     assert response.status_code == status
     assert len(response.json()["error"]) > 10
 
 
-def test_profiles_of_other_models_come_later(client: TestClient) -> None:
+def test_profiles_of_other_models_are_measured_later(client: TestClient) -> None:
     for _ in range(300):
         model = next(m for m in client.get("/api/models").json()["models"] if m["name"] == "pairs")
         if model["ranges"] is not None:

@@ -14,7 +14,7 @@ from capsnet.explorer import create_app
 from capsnet.models import Model
 from capsnet.serving.service import WAITING
 
-from .conftest import BUNDLED, HOME, TestClient, wire
+from .conftest import BUNDLED, HOME, TestClient, service_of, wire
 
 Refuse = Callable[..., str]
 BLANK = wire(np.zeros((28, 28), np.uint8))
@@ -85,7 +85,7 @@ def test_invalid_pixels_are_refused(refuse: Refuse, change: dict[str, Any], said
 
 @pytest.mark.parametrize("lane", ["slow", "quick", "upload"])
 def test_full_lane_is_refused_with_retry_after(client: TestClient, lane: str) -> None:
-    inside, full = client.app.state.service.inside, WAITING[lane]
+    inside, full = service_of(client).inside, WAITING[lane]
     before, inside[lane] = inside[lane], full
     try:
         response = {
@@ -118,14 +118,14 @@ def test_nan_from_a_network_is_one_sentence(bundled: Model) -> None:
 
 
 def test_nan_from_a_network_leaves_other_models_alone(bundled: Model) -> None:
-    """Its profile cannot be measured, and the list of all networks has to stay a list."""
+    """Its profile cannot be measured, but the list of all models works."""
     broken = copy.deepcopy(bundled)
     with torch.no_grad():
         for parameter in broken.parameters():
             parameter.fill_(float("nan"))
     broken.card = {"data": "mnist"}
     with TestClient(create_app({BUNDLED: bundled, "broken": broken}), base_url=HOME) as client:
-        exhibit = client.app.state.service.find("broken")
+        exhibit = service_of(client).find("broken")
         end = time.monotonic() + 60
         while not exhibit.prepared and time.monotonic() < end:
             time.sleep(0.05)

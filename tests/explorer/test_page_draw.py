@@ -14,7 +14,7 @@ from .browser import Visit
 from .reading import DOWN, Visits, apart, check_bars, expect_number
 
 
-def test_a_stroke_is_read(visit: Visit, bundled: Model) -> None:
+def test_stroke_is_classified_as_the_library_does(visit: Visit, bundled: Model) -> None:
     expect(visit.by("first")).to_contain_text("first: 7")  # the example
     before = check_bars(visit, bundled)
     visit.stroke(*DOWN)
@@ -29,7 +29,7 @@ def test_a_stroke_is_read(visit: Visit, bundled: Model) -> None:
     assert expect_number(visit.by("first")) == pytest.approx(after[1], abs=0.0051)
 
 
-def test_centring_is_a_switch(visit: Visit) -> None:
+def test_centring_can_be_switched_off(visit: Visit) -> None:
     across = np.arange(28) + 0.5
 
     def middle() -> float:
@@ -46,7 +46,7 @@ def test_centring_is_a_switch(visit: Visit) -> None:
     assert middle() == pytest.approx(14, abs=0.7)
 
 
-def test_undo_redo_and_clear(visit: Visit) -> None:
+def test_undo_redo_and_clear_restore_pictures(visit: Visit) -> None:
     expect(visit.by("undo")).to_be_disabled()
     example = visit.grey("seen")
     visit.stroke(*DOWN)
@@ -71,7 +71,7 @@ def test_undo_redo_and_clear(visit: Visit) -> None:
     assert apart(visit.grey("seen"), one) == 0
 
 
-def test_brush_and_eraser(visit: Visit) -> None:
+def test_brush_and_eraser_change_the_ink(visit: Visit) -> None:
     long = 0.6 * 448
     for key, width in (("Home", 12), ("End", 64)):
         visit.click("clear")
@@ -89,7 +89,7 @@ def test_brush_and_eraser(visit: Visit) -> None:
     assert visit.grey("canvas")[224, 224] == 255
 
 
-def test_drawing_by_keyboard(visit: Visit, bundled: Model) -> None:
+def test_keyboard_draws(visit: Visit, bundled: Model) -> None:
     visit.press("canvas", "Space", *["Shift+ArrowDown"] * 7, "Space", "ArrowRight")
     paper = visit.grey("canvas")
     assert (paper[112:336, 224] == 255).all()
@@ -99,7 +99,7 @@ def test_drawing_by_keyboard(visit: Visit, bundled: Model) -> None:
     check_bars(visit, bundled)
 
 
-def test_drawing_by_finger(visits: Visits, bundled: Model) -> None:
+def test_finger_draws(visits: Visits, bundled: Model) -> None:
     visit = visits(has_touch=True, viewport={"width": 360, "height": 740}).open()
     finger = visit.context.new_cdp_session(visit.page)
     points = [(0.5, 0.2 + 0.05 * n) for n in range(13)]
@@ -116,7 +116,7 @@ def test_drawing_by_finger(visits: Visits, bundled: Model) -> None:
     assert visit.page.evaluate("scrollY") == scrolled
 
 
-def test_the_gallery(visit: Visit, digits: ArrayDataset, bundled: Model) -> None:
+def test_gallery_shows_test_pictures(visit: Visit, digits: ArrayDataset, bundled: Model) -> None:
     visit.click(visit.by("gallery").get_by_role("tab", name="4", exact=True))
     fourth = int(np.flatnonzero(digits.targets == 4)[3])
     item = visit.by("gallery-item").nth(3)

@@ -13,7 +13,7 @@ from .browser import Visit
 from .reading import DIGITS, apart, drawn, says
 
 
-def test_a_capsule_can_be_chosen(visit: Visit, bundled: Model) -> None:
+def test_capsule_can_be_chosen(visit: Visit, bundled: Model) -> None:
     _, poses = says(bundled, visit.grey("seen"))
     visit.click(visit.by("bar-3"))
     expect(visit.page.locator("#knobs h3")).to_have_text("Capsule “3”")
@@ -27,7 +27,7 @@ def test_a_capsule_can_be_chosen(visit: Visit, bundled: Model) -> None:
     assert visit.by("second").inner_text().split()[1] == str(order[-2])
 
 
-def test_a_knob_by_keyboard(visit: Visit, bundled: Model) -> None:
+def test_knob_moves_by_keyboard(visit: Visit, bundled: Model) -> None:
     lengths, poses = says(bundled, visit.grey("seen"))
     klass = int(np.argmax(lengths))
     before, own = visit.grey("reconstruction"), visit.knobs()
@@ -62,7 +62,7 @@ def test_a_knob_by_keyboard(visit: Visit, bundled: Model) -> None:
     assert apart(visit.grey("reconstruction"), before) == 0
 
 
-def test_a_double_click_resets(visit: Visit) -> None:
+def test_double_click_resets_a_knob(visit: Visit) -> None:
     own = visit.knobs()
     visit.press("knob-7", "End")
     assert visit.knobs()[7] > own[7]
@@ -71,7 +71,7 @@ def test_a_double_click_resets(visit: Visit) -> None:
     assert visit.knobs() == own
 
 
-def test_the_difference_is_in_two_colours(visit: Visit) -> None:
+def test_difference_has_two_colours(visit: Visit) -> None:
     visit.press("knob-0", "End")
     seen, picture = visit.grey("seen").astype(int), visit.grey("reconstruction").astype(int)
     shown = visit.pixels("difference").astype(int)
@@ -86,7 +86,7 @@ def test_the_difference_is_in_two_colours(visit: Visit) -> None:
     assert f"{100 * np.abs(seen - picture).mean() / 255:.1f} %" in words
 
 
-def test_the_sweep_sets_a_slider(visit: Visit) -> None:
+def test_sweep_cell_sets_its_slider(visit: Visit) -> None:
     own = visit.knobs()
 
     def cell(row: int, column: int) -> Locator:

@@ -15,7 +15,7 @@ from .conftest import BUNDLED, unwire, wire
 from .reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 
-def test_two_digits(visit: Visit, bundled: Model) -> None:
+def test_pair_is_merged_and_decoded_as_the_library_does(visit: Visit, bundled: Model) -> None:
     with visit.page.expect_request("**/api/pair/random*") as request:
         visit.by("pair-random").click()
     visit.quiet()
@@ -54,7 +54,7 @@ def test_two_digits(visit: Visit, bundled: Model) -> None:
     expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, absent")).to_be_visible()
 
 
-def test_a_pair_can_be_the_input(visit: Visit, bundled: Model) -> None:
+def test_pair_can_be_the_input(visit: Visit, bundled: Model) -> None:
     seen, before = visit.grey("seen"), visit.lengths()
     visit.by("pair-toggle").check()
     visit.quiet()
@@ -69,7 +69,7 @@ def test_a_pair_can_be_the_input(visit: Visit, bundled: Model) -> None:
     assert visit.lengths() == before
 
 
-def test_a_pair_leaves_the_drawing_as_it_was(visit: Visit, bundled: Model) -> None:
+def test_pair_leaves_the_drawing_unchanged(visit: Visit, bundled: Model) -> None:
     visit.stroke(*DOWN)
     one = visit.grey("seen")
     visit.stroke((0.2, 0.5), (0.8, 0.5))
@@ -106,7 +106,7 @@ def test_a_pair_leaves_the_drawing_as_it_was(visit: Visit, bundled: Model) -> No
     check_bars(visit, bundled)
 
 
-def test_a_pair_leaves_the_example_an_example(visit: Visit) -> None:
+def test_pair_leaves_the_example_an_example(visit: Visit) -> None:
     visit.by("pair-toggle").check()
     visit.quiet()
     visit.by("pair-toggle").uncheck()
@@ -116,7 +116,7 @@ def test_a_pair_leaves_the_example_an_example(visit: Visit) -> None:
     expect(visit.by("first")).to_contain_text("first: 1")
 
 
-def test_a_pair_can_be_drawn(visit: Visit, bundled: Model) -> None:
+def test_pair_can_be_drawn(visit: Visit, bundled: Model) -> None:
     visit.click(visit.page.get_by_role("button", name="Clear the second digit"))
     visit.stroke(*DOWN, on="pair-canvas-1")
     lengths, _ = says(bundled, visit.grey("pair-seen"))
@@ -131,7 +131,7 @@ def test_a_pair_can_be_drawn(visit: Visit, bundled: Model) -> None:
 # Compare
 
 
-def test_compare(visit: Visit, bundled: Model) -> None:
+def test_compare_shows_what_the_library_computes(visit: Visit, bundled: Model) -> None:
     seen = wire(visit.grey("seen"))
     expected = [visit.ask("classify", seen=seen, iterations=n)["lengths"] for n in (1, 3, 10)]
     assert np.abs(np.diff(expected, axis=0)).max(axis=1).min() > 1e-3  # the columns differ
@@ -190,7 +190,7 @@ def test_compare_shows_the_same_digit_in_every_frame(visit: Visit) -> None:
 # Another network
 
 
-def test_going_back_in_a_larger_frame(visit: Visit) -> None:
+def test_undo_works_in_a_larger_frame(visit: Visit) -> None:
     """The same picture in another frame is no further step, and the example stays one."""
     expect(visit.by("undo")).to_be_disabled()
     example = visit.grey("seen")

@@ -18,7 +18,7 @@ from .conftest import BUNDLED, wire
 from .reading import DOWN, Visits, apart, check_bars, columns, drawn
 
 
-def test_the_newest_picture_wins(visit: Visit, bundled: Model) -> None:
+def test_newest_picture_is_shown(visit: Visit, bundled: Model) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -43,7 +43,7 @@ def test_the_newest_picture_wins(visit: Visit, bundled: Model) -> None:
     visit.page.unroute("**/api/decode")
 
 
-def test_a_late_answer_is_not_shown(visit: Visit) -> None:
+def test_stale_answer_is_ignored(visit: Visit) -> None:
     before, held = visit.grey("reconstruction"), list[Route]()
     visit.page.route("**/api/decode", lambda route: held.append(route))
     visit.by("knob-1").focus()
@@ -57,7 +57,7 @@ def test_a_late_answer_is_not_shown(visit: Visit) -> None:
     assert apart(visit.grey("reconstruction"), before) == 0
 
 
-def test_one_request_at_a_time(visit: Visit, bundled: Model) -> None:
+def test_each_lane_has_one_request_in_flight(visit: Visit, bundled: Model) -> None:
     visit.page.evaluate("() => { net.most = {}; net.sent = {}; }")
     (left, top), *rest = visit.spots("canvas", [(0.3, 0.2), (0.7, 0.2), (0.4, 0.85)])
     visit.page.mouse.move(left, top)
@@ -90,7 +90,7 @@ def test_one_request_at_a_time(visit: Visit, bundled: Model) -> None:
 # Late replies and other races
 
 
-def test_undo_in_the_midst_of_a_keyboard_stroke(visit: Visit) -> None:
+def test_undo_during_a_keyboard_stroke_ends_it(visit: Visit) -> None:
     example = visit.grey("seen")
     visit.press("canvas", "Space", "Shift+ArrowDown", "Shift+ArrowDown", "Control+z")
     assert apart(visit.grey("seen"), example) == 0
@@ -125,7 +125,7 @@ def draw_meanwhile(visit: Visit) -> NDArray:
     return visit.grey("canvas")
 
 
-def test_a_stroke_overtakes_a_gallery_picture_and_a_file(visit: Visit, digits: ArrayDataset) -> None:
+def test_stroke_replaces_a_late_gallery_picture_or_file(visit: Visit, digits: ArrayDataset) -> None:
     for pattern in ("**/api/digit/*", "**/api/upload*"):
         held = held_back(visit, pattern)
         if "digit" in pattern:
@@ -141,7 +141,7 @@ def test_a_stroke_overtakes_a_gallery_picture_and_a_file(visit: Visit, digits: A
         assert apart(visit.grey("canvas"), ink) == 0
 
 
-def test_a_cleared_digit_of_a_pair_stays_away(visit: Visit) -> None:
+def test_cleared_digit_of_a_pair_stays_cleared(visit: Visit) -> None:
     held = held_back(visit, "**/api/see")
     place = visit.spots("pair-canvas-1", DOWN)
     visit.page.mouse.move(*place[0])
@@ -154,7 +154,7 @@ def test_a_cleared_digit_of_a_pair_stays_away(visit: Visit) -> None:
     assert not visit.grey("pair-canvas-1").any()
 
 
-def test_a_failed_random_pair_leaves_the_old_one(visit: Visit) -> None:
+def test_failed_random_pair_leaves_the_old_one(visit: Visit) -> None:
     visit.pardoned += ["status of 503"]
     before = visit.grey("pair-seen")
     visit.page.route("**/api/pair/random*", lambda route: route.fulfill(status=503, json={"error": "too busy"}))
@@ -185,7 +185,7 @@ def test_measured_ranges_reach_the_open_page(visits: Visits) -> None:
     assert len(asked) == 2
 
 
-def test_a_digit_is_placed_in_the_middle_of_another_frame(visit: Visit, digits: ArrayDataset) -> None:
+def test_digit_is_placed_in_the_middle_of_another_frame(visit: Visit, digits: ArrayDataset) -> None:
     script = """async ([numbers, height, width, channels]) => {
         const { placed } = await import("/static/js/pixels.js");
         const picture = { width: 28, height: 28, channels: 1, bytes: Uint8Array.from(numbers) };
@@ -209,7 +209,7 @@ def test_a_digit_is_placed_in_the_middle_of_another_frame(visit: Visit, digits: 
     assert placed(28, 28, 3) is None
 
 
-def test_a_first_stroke_is_not_wiped_by_the_example(visits: Visits) -> None:
+def test_example_does_not_replace_a_first_stroke(visits: Visits) -> None:
     for pattern in ("**/api/models", "**/api/digit/*"):
         visit = visits()
         held = held_back(visit, pattern)
@@ -222,7 +222,7 @@ def test_a_first_stroke_is_not_wiped_by_the_example(visits: Visits) -> None:
         assert apart(visit.grey("canvas"), ink) == 0
 
 
-def test_a_column_shows_the_newest_answer(visit: Visit) -> None:
+def test_column_shows_the_newest_answer(visit: Visit) -> None:
     """An answer that had to wait for the picture's frame does not come over a newer one that had not."""
     visit.by("model").select_option("capsnet-multimnist")
     visit.quiet()
@@ -242,7 +242,7 @@ def test_a_column_shows_the_newest_answer(visit: Visit) -> None:
     assert columns(visit)[0] == right
 
 
-def test_columns_of_oddly_named_networks_in_links(visit: Visit) -> None:
+def test_links_hold_columns_of_oddly_named_networks(visit: Visit) -> None:
     visit.pardoned += ["status of 404"]  # the server has none of that name
     script = """async () => {
         const { state } = await import("/static/js/state.js");
@@ -261,7 +261,7 @@ def test_columns_of_oddly_named_networks_in_links(visit: Visit) -> None:
     visit.page.evaluate("async () => (await import('/static/js/state.js')).state.set({ compare: [] })")
 
 
-def test_one_answer_is_timed_once(visit: Visit) -> None:
+def test_answer_is_timed_once(visit: Visit) -> None:
     facts = visit.page.locator(".compare-facts").nth(1)
     expect(facts).to_contain_text("one call")
     visit.page.evaluate("async () => (await import('/static/js/state.js')).state.set({ drawing: true })")
@@ -270,26 +270,29 @@ def test_one_answer_is_timed_once(visit: Visit) -> None:
     expect(facts).to_contain_text("one call")
 
 
-def test_words_for_a_routing_that_does_not_begin_evenly(visit: Visit) -> None:
-    script = """async ([bytes, share]) => {
+def test_words_follow_the_declared_normalisation(visit: Visit) -> None:
+    script = """async ([bytes, share, routing]) => {
         const { Trace } = await import("/static/js/trace.js");
-        const { narrate } = await import("/static/js/routing_words.js");
+        const { describeIteration } = await import("/static/js/routing_words.js");
         const trace = new Trace({
           iterations: 1, grid: [1, 1, 2], couplings: btoa(String.fromCharCode(...bytes)), entropy: [1],
           lengths: [[0.5, 0.25]], ...share,
         });
-        return narrate(trace, 0, 1, ["a", "b"]);
+        return describeIteration(trace, routing, 0, 1, "b");
     }"""
     halves = {"offset": 0, "scale": 1, "start": 0.5}
-    told = visit.page.evaluate(script, [[128, 128, 127, 127], halves])
-    assert told.startswith("At first every child gives each class the same")
-    assert "an equal share is 0.50" in visit.page.evaluate(script, [[200, 55, 20, 235], halves])
-    told = visit.page.evaluate(script, [[200, 55, 20, 235], {"offset": -0.5, "scale": 1, "start": None}])
-    assert "share" not in told
-    assert "The votes of 1 of 2 children count against it" in told
+    parents, children, none = ({"normalised": over} for over in ("parents", "children", "none"))
+    words = visit.page.evaluate(script, [[128, 128, 127, 127], halves, parents])
+    assert words.startswith("At first every child gives each class the same")
+    words = visit.page.evaluate(script, [[128, 128, 127, 127], halves, children])
+    assert words.startswith("At first each class attends to every child the same")
+    assert "an equal share is 0.50" in visit.page.evaluate(script, [[200, 55, 20, 235], halves, parents])
+    words = visit.page.evaluate(script, [[200, 55, 20, 235], {"offset": -0.5, "scale": 1, "start": None}, none])
+    assert "share" not in words
+    assert "The votes of 1 of 2 children count against it" in words
 
 
-def test_nothing_to_take_away_before_there_is_an_answer(visits: Visits) -> None:
+def test_exports_are_disabled_before_the_first_answer(visits: Visits) -> None:
     visit = visits()
     held = held_back(visit, "**/api/classify")
     visit.page.goto(visit.home)

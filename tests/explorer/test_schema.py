@@ -1,4 +1,4 @@
-"""Questions that a machine makes up from the OpenAPI schema, right and wrong ones: never a 5xx, always as declared."""
+"""Requests generated from the OpenAPI schema, valid and invalid: never a 5xx, always as declared."""
 
 import base64
 from typing import Any
@@ -35,7 +35,7 @@ BUDGET = settings(
 
 
 def sensible(value: Any) -> Any:
-    """The same question, of a model that is there and with pictures that are some: random ones hardly ever are."""
+    """The same request with a known model and valid pictures: random ones hardly ever are."""
     if isinstance(value, list):
         return [sensible(item) for item in value]
     if not isinstance(value, dict):
@@ -56,13 +56,13 @@ def sensible(value: Any) -> Any:
 
 @SCHEMA.parametrize()
 @BUDGET
-def test_as_it_comes(case: schemathesis.Case) -> None:
+def test_generated_requests_are_answered_as_declared(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS, headers=HERE)
 
 
 @SCHEMA.parametrize()
 @BUDGET
-def test_of_a_model_that_is_there(case: schemathesis.Case) -> None:
+def test_generated_requests_to_a_known_model_are_answered_as_declared(case: schemathesis.Case) -> None:
     case.body = sensible(case.body)
     case.query = sensible(dict(case.query or {}))
     case.call_and_validate(checks=CHECKS, headers=HERE)

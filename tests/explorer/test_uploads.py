@@ -13,7 +13,7 @@ from PIL import Image
 from capsnet.data import Preprocess
 from capsnet.data._pixels import read_pixels
 
-from .conftest import BUNDLED, TestClient, png, wire
+from .conftest import BUNDLED, TestClient, png, service_of, wire
 
 BLANK = wire(np.zeros((28, 28), np.uint8))
 
@@ -104,4 +104,4 @@ def test_sixteen_bit_images_are_reduced() -> None:
 
 def test_uploads_are_decoded_one_at_a_time(client: TestClient) -> None:
     assert client.post(f"/api/upload?model={BUNDLED}&centre=false", content=png(Image.new("L", (30, 30), 9))).is_success
-    assert client.app.state.service._workers["upload"]._max_workers == 1
+    assert service_of(client)._workers["upload"]._max_workers == 1

@@ -13,7 +13,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette deprecates the HTTP library of its test client
     from starlette.testclient import TestClient
 
-__all__ = ["BUNDLED", "HOME", "TestClient", "png", "unwire", "wire"]
+__all__ = ["BUNDLED", "HOME", "TestClient", "png", "service_of", "unwire", "wire"]
 
 BUNDLED = "capsnet-small-mnist"
 HOME = "http://127.0.0.1:8028"
@@ -31,6 +31,12 @@ def unwire(pixels: dict[str, Any]) -> NDArray:
     """Pixels as (H, W, C) bytes."""
     raw = np.frombuffer(base64.b64decode(pixels["data"]), dtype=np.uint8)
     return raw.reshape(pixels["height"], pixels["width"], pixels["channels"])
+
+
+def service_of(client: TestClient) -> Any:
+    """The service of the client's application."""
+    app: Any = client.app
+    return app.state.service
 
 
 def png(picture: NDArray | Image.Image) -> bytes:

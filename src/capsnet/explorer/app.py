@@ -52,9 +52,11 @@ def _add_questions(app: FastAPI, studio: Studio) -> None:
         return await studio.answer(_answers.list_models, studio)
 
     def add(path: str, body: Any, answer: Any, compute: Callable[..., dict[str, Any]], lane: str = "slow") -> None:
-        @app.post(f"/api/{path}", response_model=answer, dependencies=[Depends(require_json)], name=path)
-        async def endpoint(ask: body) -> Response:
+        async def endpoint(ask: Any) -> Response:
             return await studio.answer(compute, studio.find(ask.model), ask, lane=lane)
+
+        endpoint.__annotations__["ask"] = body
+        app.post(f"/api/{path}", response_model=answer, dependencies=[Depends(require_json)], name=path)(endpoint)
 
     @app.post("/api/toy/route", response_model=_wire.ToyRouted, dependencies=[Depends(require_json)])
     async def toy(ask: _wire.ToyQuestion) -> Response:

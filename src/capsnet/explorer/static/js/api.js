@@ -1,22 +1,18 @@
-/** Requests to the server: one in flight per name, and stale responses are ignored. */
-
-const lanes = new Map();
+/** Requests to the server: one in flight per lane, and stale responses are ignored. */
 
 /**
- * A function `call(path, body)` that keeps at most one request of this name in flight. Without a body it is a GET.
+ * A function `call(path, body)` that keeps at most one request in flight. Without a body it is a GET.
  *
  * While one is in flight only the newest of those that wait is kept; the others resolve to null and are never sent.
  * An answer is ignored when a newer request is waiting, unless the lane is `live`: then every answer is used, so that a
  * picture follows a moving slider.
  *
- * @param {string} name
  * @param {{live?: boolean}} [options]
  * @returns {((path: string, body?: object) => Promise<object|null>) & {forget: () => void}} `forget()` drops the
  *   request in flight
  */
-export function latest(name, { live = false } = {}) {
-  if (!lanes.has(name)) lanes.set(name, { busy: false, current: null, waiting: null, forgotten: null });
-  const lane = lanes.get(name);
+export function latest({ live = false } = {}) {
+  const lane = { busy: false, current: null, waiting: null, forgotten: null };
   const call = (path, body) =>
     new Promise((resolve, reject) => {
       lane.waiting?.resolve(null);
@@ -50,9 +46,7 @@ async function run(lane) {
 }
 
 /** The JSON answer to a GET of "/api/...". */
-export function get(path) {
-  return ask(path, {});
-}
+export const get = (path) => ask(path, {});
 
 /** The JSON answer to a POST of a JSON body. */
 function post(path, body) {
@@ -95,6 +89,4 @@ export function report(error) {
 export const capitalised = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** What went wrong, as a sentence; the server's begin in lower case. */
-export function sentence(error) {
-  return capitalised(error instanceof Error ? error.message : String(error));
-}
+export const sentence = (error) => capitalised(error instanceof Error ? error.message : String(error));

@@ -8,7 +8,6 @@ import { currentModel, state } from "./state.js";
 let rows = [];
 let parts = null;
 
-/** Fill the panel. */
 export function mount(section) {
   const first = h("p", { class: "first", "data-testid": "first" });
   const second = h("p", { class: "second", "data-testid": "second" });

@@ -29,8 +29,8 @@ const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iteratio
 class Card {
   /** @param {number} number its place  @param {{onChange: Function, onRemove: Function}} hooks */
   constructor(number, { onChange, onRemove }) {
-    this.fit = latest(`compare-fit-${number}`);
-    this.classify = latest(`compare-${number}`);
+    this.fit = latest();
+    this.classify = latest();
     this.onChange = onChange;
     this.times = [];
     this.timed = null; // the answer whose time was the last
@@ -45,14 +45,9 @@ class Card {
     this.canvas = h("canvas", { class: "compare-picture", role: "img", hidden: true });
     this.remove = button("×", onRemove, { class: "button icon small", "aria-label": `Remove column ${number + 1}` });
     const choices = h("div", { class: "compare-choices" }, model.label, routing.label, iterations.label, this.remove);
-    this.element = h(
-      "article",
-      { class: "compare-card", "data-testid": "compare-row", "aria-label": `Column ${number + 1}` },
-      choices,
-      h("div", { class: "compare-head" }, this.verdict, this.canvas),
-      this.bars,
-      this.facts,
-    );
+    const look = { class: "compare-card", "data-testid": "compare-row", "aria-label": `Column ${number + 1}` };
+    const top = h("div", { class: "compare-head" }, this.verdict, this.canvas);
+    this.element = h("article", look, choices, top, this.bars, this.facts);
   }
 
   rerouted() {
@@ -221,7 +216,6 @@ function decode(text) {
   state.set({ compare: columns.filter(({ model }) => known.includes(model)) });
 }
 
-/** Fill the section of comparisons. */
 export function mount(section) {
   const panel = new ComparePanel(section.querySelector(".body"));
   state.on(["compare", "model", "models"], () => panel.update());

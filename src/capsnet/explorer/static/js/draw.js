@@ -9,7 +9,7 @@ import { fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountUpload, upload } from "./upload.js";
 
-const see = latest("see", { live: true });
+const see = latest({ live: true });
 const HELP = "Keys: arrows move the pen (Shift: faster), Space puts it down or lifts it, Ctrl+Z takes a stroke back.";
 
 let ink = null;
@@ -20,7 +20,6 @@ let started = false; // before the first picture there is nothing to go back to
 let shown = null; // the picture that was seen last, before it was brought to a network's frame
 let file = null; // what was uploaded last: goes with its picture into `ink.source`, to be prepared again
 
-/** Fill the panel. */
 export function mount(section) {
   const canvas = h("canvas", {
     "data-testid": "canvas", class: "paper", tabindex: "0", role: "application", "aria-label": "Drawing area",
@@ -80,8 +79,6 @@ function buildTools() {
 }
 
 const erasing = () => tools.eraser.getAttribute("aria-pressed") === "true";
-
-/* Seeing */
 
 /** Send the drawing; what comes back is what the network sees. */
 async function look() {
@@ -153,8 +150,6 @@ function refresh() {
   tools.invitation.textContent = example ? "An example. Draw your own: the first stroke clears it." : "Draw here";
 }
 
-/* Changing the drawing */
-
 function beginStroke(point, options) {
   stroke += 1;
   startRequest();
@@ -200,8 +195,6 @@ function width(event) {
   return event?.pointerType === "pen" && event.pressure ? brush * (0.4 + 1.2 * event.pressure) : brush;
 }
 
-/* Mouse, pen and finger */
-
 function listenToPointer(canvas) {
   let pointer = null; // one finger draws at a time
   canvas.addEventListener("pointerdown", (event) => {
@@ -226,8 +219,6 @@ function listenToPointer(canvas) {
   canvas.addEventListener("pointerup", lift);
   canvas.addEventListener("pointercancel", lift);
 }
-
-/* Keys */
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 

@@ -11,11 +11,8 @@ function fill(element, attributes, children) {
 }
 
 /** `h("button", {class: "button", onclick: step}, "Step")`: an HTML element with attributes, listeners, children. */
-export function h(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
+export const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 
-/** A button. */
 export function button(text, onclick, attributes = {}) {
   return h("button", { type: "button", class: "button", onclick, ...attributes }, text);
 }
@@ -25,7 +22,6 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
-/** Set several attributes at once. */
 export function assign(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
 }

@@ -70,7 +70,6 @@ function drawBars(context, write, { classes, margins }) {
   }
 }
 
-/** The numbers behind the view. */
 export async function asJson(link) {
   const model = currentModel();
   const keys = ["answer", "seen", "klass", "pose", "picture"];

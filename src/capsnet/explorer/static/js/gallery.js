@@ -7,8 +7,8 @@ import { frame, fromWire, paint } from "./pixels.js";
 import { rove } from "./rove.js";
 import { currentModel, state } from "./state.js";
 
-const browse = latest("gallery");
-const fetchDigit = latest("digit");
+const browse = latest();
+const fetchDigit = latest();
 
 const names = new WeakMap(); // descriptions of pictures that were put on the canvas; undo may bring them back
 const KINDS = [

@@ -68,7 +68,6 @@ export class Ink {
     return below;
   }
 
-  /** Black again. */
   clear() {
     this.context.fillStyle = "#000";
     this.context.fillRect(0, 0, SIDE, SIDE);
@@ -108,7 +107,6 @@ export class Ink {
     this.pen = { ...this.pen, last: point, middle };
   }
 
-  /** Lift it. */
   end() {
     const { last } = this.pen;
     this.line((path) => path.lineTo(last.x, last.y));

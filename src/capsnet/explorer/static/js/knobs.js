@@ -6,13 +6,12 @@ import { ownPose } from "./network.js";
 import { difference, fromWire, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
-const decode = latest("decode", { live: true });
+const decode = latest({ live: true });
 const USUAL = [-0.3, 0.3]; // a slider's range where the data set's statistics are not known
 
 let knobs = [];
 let parts = null;
 
-/** Fill the panel. */
 export function mount(section) {
   const picture = (testid, caption) => {
     const canvas = h("canvas", { "data-testid": testid, role: "img", "aria-label": caption });
@@ -41,7 +40,6 @@ export function mount(section) {
   state.on(["seen", "picture"], showPictures);
 }
 
-/** Set one number of the selected capsule. */
 export function turn(dimension, value) {
   const pose = Float64Array.from(state.get("pose"));
   pose[dimension] = value;
@@ -49,9 +47,7 @@ export function turn(dimension, value) {
 }
 
 /** The selected capsule's pose as the network gave it. */
-export function base() {
-  return ownPose(state.get("answer"), state.get("klass"));
-}
+export const base = () => ownPose(state.get("answer"), state.get("klass"));
 
 /** "3 slant", or "3" where the dimension has no name. */
 export function dimensionName(model, klass, dimension) {
@@ -62,8 +58,6 @@ export function dimensionName(model, klass, dimension) {
 function reset() {
   state.set({ pose: base() });
 }
-
-/* Building */
 
 function build() {
   const model = currentModel();
@@ -100,8 +94,6 @@ function arrow() {
     svg("path", { d: "M3 8a5 5 0 1 0 1.6-3.7M3 2.4v2.9h2.9", fill: "none", stroke: "currentColor", "stroke-width": 1.6,
       "stroke-linecap": "round", "stroke-linejoin": "round" }));
 }
-
-/* Showing */
 
 /** The range of the class in the data, widened so that this capsule's value is inside. */
 function range(model, klass, d, own) {
@@ -159,8 +151,6 @@ function widen(slider, value) {
   const d = knobs.findIndex((knob) => knob.slider === slider);
   knobs[d].tick.style.setProperty("--at", (base()[d] - slider.min) / (slider.max - slider.min));
 }
-
-/* Drawing */
 
 async function draw() {
   const [model, answer, klass, pose] = [currentModel(), state.get("answer"), state.get("klass"), state.get("pose")];

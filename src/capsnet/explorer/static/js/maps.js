@@ -45,13 +45,11 @@ export class Overview {
       const bar = h("span", { class: "length-now" });
       const ghost = h("span", { class: "length-before" });
       const number = h("span", { class: "number" });
-      const button = h(
-        "button",
+      const button = h("button",
         { type: "button", class: "map-class", "data-testid": `map-class-${j}`, onclick: () => onChoose(j) },
         map.canvas,
         h("span", { class: "map-caption" }, h("b", {}, name), number),
-        h("span", { class: "length-bar", "aria-hidden": "true" }, ghost, bar),
-      );
+        h("span", { class: "length-bar", "aria-hidden": "true" }, ghost, bar));
       return { map, bar, ghost, number, button, name };
     });
     this.element = h("div", { class: "maps-overview" }, ...this.cards.map(({ button }) => button));
@@ -118,15 +116,8 @@ export class Legend {
     this.least = h("span", {});
     this.most = h("span", {});
     this.begin = h("span", {});
-    this.element = h(
-      "div",
-      { class: "map-scale" },
-      h("span", {}, what),
-      this.least,
-      h("span", { class: "map-scale-bar" }, this.canvas, this.tick),
-      this.most,
-      this.begin,
-    );
+    const bar = h("span", { class: "map-scale-bar" }, this.canvas, this.tick);
+    this.element = h("div", { class: "map-scale" }, h("span", {}, what), this.least, bar, this.most, this.begin);
   }
 
   draw({ colour, range: [least, most] }, { start, even, shared }) {

@@ -7,8 +7,8 @@ import { currentModel, state } from "./state.js";
 /** A class is present if its capsule is at least this long. */
 export const PRESENT = 0.5;
 
-const classify = latest("classify", { live: true });
-const refit = latest("refit");
+const classify = latest({ live: true });
+const refit = latest();
 let resized = null; // {seen, original}: the picture before it was brought to another network's frame
 let moves = null; // {values, seen}: slider values of a link, waiting for the answer to its picture
 let requests = 0;
@@ -24,14 +24,10 @@ export function startRequest() {
 }
 
 /** The picture itself where `seen` is what was made of it for the frame of another network. */
-export function origin(seen) {
-  return resized?.seen === seen ? resized.original : seen;
-}
+export const origin = (seen) => resized?.seen === seen ? resized.original : seen;
 
 /** A digit in the middle of a network's frame, as it is; null for networks of other things and where ink is cut off. */
-export function framed(picture, model) {
-  return model.style === "digit" || model.multi ? placed(picture, model) : null;
-}
+export const framed = (picture, model) => model.style === "digit" || model.multi ? placed(picture, model) : null;
 
 /** Show a picture to the network. The choice of a capsule survives strokes, but not another picture. */
 export function show(seen, from, changes = {}) {
@@ -58,9 +54,7 @@ export function restore(values, seen) {
 }
 
 /** A copy of the pose that the network itself gave to a class, or null. */
-export function ownPose(answer, klass) {
-  return answer?.poses ? Float64Array.from(answer.poses[klass]) : null;
-}
+export const ownPose = (answer, klass) => answer?.poses ? Float64Array.from(answer.poses[klass]) : null;
 
 async function ask() {
   const [model, seen] = [currentModel(), state.get("seen")];

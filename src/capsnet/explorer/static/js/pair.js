@@ -20,10 +20,10 @@ const PAIRS = 100_000; // numbers to draw a random pair from
 const FIRST_PAIR = 73; // of a first visit: a 9 and a 6
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
-const askRandom = latest("pair-random");
-const askMerge = latest("pair");
-const askClassify = latest("pair-classify");
-const askDecode = latest("pair-decode");
+const askRandom = latest();
+const askMerge = latest();
+const askClassify = latest();
+const askDecode = latest();
 
 /** How far a digit may be moved in the frame of a network: four pixels more than in MultiMNIST, at most twelve. */
 const reach = (frame) => Math.max(0, Math.min(12, Math.floor((frame - DIGIT) / 2) + 4));
@@ -59,13 +59,10 @@ class PairPanel {
     this.merged = null;
     this.answer = null;
     this.before = null; // what was seen before the pair took its place
-    this.slots = [0, 1].map(
-      (n) =>
-        new Slot(n + 1, {
-          onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
-          onOffset: (offset) => this.move(n, offset),
-        }),
-    );
+    this.slots = [0, 1].map((n) => new Slot(n + 1, {
+      onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
+      onOffset: (offset) => this.move(n, offset),
+    }));
     this.note = h("p", { class: "pair-note" });
     this.build(body);
   }
@@ -88,18 +85,13 @@ class PairPanel {
     this.picks = ["Blue draws", "Orange draws"].map((label, n) =>
       choice(label, [], { onchange: (event) => this.choose(n, event.target.value) }),
     );
-    const absentPick = choice("Draw an absent class", []);
+    const pick = () => this.change({ absent: Number(this.absentPick.value) });
+    const absentPick = choice("Draw an absent class", [], { onchange: pick, "data-testid": "decode-absent-class" });
     this.absentPick = absentPick.select;
-    this.absentPick.addEventListener("change", () => this.change({ absent: Number(this.absentPick.value) }));
-    this.absentPick.setAttribute("data-testid", "decode-absent-class");
-    this.figures = h(
-      "div",
-      { class: "pair-figures" },
-      this.seen.figure,
-      this.both.figure,
+    this.figures = h("div", { class: "pair-figures" },
+      this.seen.figure, this.both.figure,
       ...this.alone.map(({ figure }, n) => h("div", { class: `pair-pick pick-${n + 1}` }, figure, this.picks[n].label)),
-      h("div", { class: "pair-pick" }, this.absent.figure, absentPick.label),
-    );
+      h("div", { class: "pair-pick" }, this.absent.figure, absentPick.label));
     const use = h("label", { class: "check" }, this.toggle, h("span", {}, "Use this pair as the input of all panels"));
     const slots = h("div", { class: "pair-slots" }, ...this.slots.map(({ element }) => element));
     this.controls = h("div", { class: "row pair-controls" }, this.random, use);
@@ -107,7 +99,6 @@ class PairPanel {
     body.append(this.controls, h("div", { class: "row pair-about" }, this.note, this.switch), this.stage);
   }
 
-  /** Change some parts of the pair. */
   change(parts) {
     state.set({ pair: { ...state.get("pair"), ...parts, initial: false } });
   }
@@ -261,7 +252,6 @@ class PairPanel {
   }
 }
 
-/** Fill the section of two digits. */
 export function mount(section) {
   const panel = new PairPanel(section.querySelector(".body"));
   state.on(["model", "models"], () => panel.meet()?.catch(report));

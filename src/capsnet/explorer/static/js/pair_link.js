@@ -29,11 +29,8 @@ function unsqueeze(packed) {
 }
 
 /** A grey picture as text that a link may hold; the width tells its shape. */
-function packPicture({ width, bytes }) {
-  return `${width}*${toBase64url(squeeze(bytes))}`;
-}
+const packPicture = ({ width, bytes }) => `${width}*${toBase64url(squeeze(bytes))}`;
 
-/** Undo `packPicture`. */
 function unpackPicture(text) {
   const [first, packed = ""] = text.split("*");
   const [width, bytes] = [Number(first), unsqueeze(fromBase64url(packed))];

@@ -15,7 +15,7 @@ const middle = (picture) => centred(picture, Math.min(DIGIT, picture.width), Mat
 export class Slot {
   /** @param {number} number 1 or 2  @param {{onDigit: Function, onOffset: Function}} hooks */
   constructor(number, { onDigit, onOffset }) {
-    this.see = latest(`pair-see-${number}`);
+    this.see = latest();
     this.onDigit = onDigit;
     this.picture = null;
     const name = number === 1 ? "First" : "Second";
@@ -33,19 +33,12 @@ export class Slot {
       return { input, value, label };
     });
     const make = (text, words, onclick) => button(text, onclick, { class: "button small", "aria-label": words });
-    this.element = h(
-      "div",
-      { class: `pair-slot slot-${number}` },
-      h("h3", {}, `${name} digit`),
-      this.canvas,
-      h(
-        "div",
-        { class: "row" },
-        make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear()),
-        make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take()),
-      ),
-      ...this.sliders.map(({ label }) => label),
-    );
+    const lower = name.toLowerCase();
+    const clear = make("Clear", `Clear the ${lower} digit`, () => this.clear());
+    const take = make("Use my drawing", `Use my drawing as the ${lower} digit`, () => this.take());
+    this.element = h("div", { class: `pair-slot slot-${number}` },
+      h("h3", {}, `${name} digit`), this.canvas, h("div", { class: "row" }, clear, take),
+      ...this.sliders.map(({ label }) => label));
   }
 
   listen() {

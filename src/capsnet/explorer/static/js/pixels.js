@@ -7,7 +7,6 @@
 export const BLUE = [86, 180, 233];
 export const ORANGE = [230, 159, 0];
 
-/** Bytes as base64. */
 function toBase64(bytes) {
   let text = "";
   for (let start = 0; start < bytes.length; start += 8192) {
@@ -16,7 +15,6 @@ function toBase64(bytes) {
   return btoa(text);
 }
 
-/** Base64 as bytes. */
 export function fromBase64(text) {
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);
@@ -25,14 +23,9 @@ export function fromBase64(text) {
 }
 
 /** Bytes as base64url: for the address bar. */
-export function toBase64url(bytes) {
-  return toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
-}
+export const toBase64url = (bytes) => toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 
-/** Base64url as bytes. */
-export function fromBase64url(text) {
-  return fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
-}
+export const fromBase64url = (text) => fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
 
 /** A picture as the server sent it, ready to use. null stays null. */
 export function fromWire(wire) {
@@ -41,27 +34,20 @@ export function fromWire(wire) {
   return { width, height, channels, bytes: fromBase64(wire.data) };
 }
 
-/** A picture as the server takes it. */
-export function toWire({ width, height, channels, bytes }) {
-  return { width, height, channels, data: toBase64(bytes) };
-}
+export const toWire = ({ width, height, channels, bytes }) => ({ width, height, channels, data: toBase64(bytes) });
 
-/** An all-black picture. */
 export function blank(width, height, channels = 1) {
   return { width, height, channels, bytes: new Uint8Array(width * height * channels) };
 }
 
 /** Nothing is on it. */
-export function isBlank({ bytes }) {
-  return bytes.every((byte) => byte === 0);
-}
+export const isBlank = ({ bytes }) => bytes.every((byte) => byte === 0);
 
 /** Whether a picture is of a network's own size and channels. */
 export function fits(picture, { image_size: [height, width], channels }) {
   return picture.height === height && picture.width === width && picture.channels === channels;
 }
 
-/** Whether two pictures are the same, byte for byte. */
 export function alike(a, b) {
   return a.width === b.width && a.height === b.height && a.channels === b.channels &&
     a.bytes.every((byte, n) => byte === b.bytes[n]);

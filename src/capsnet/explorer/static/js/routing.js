@@ -22,7 +22,7 @@ import { VotePlot } from "./votes.js";
 const PLAY = 1100; // milliseconds per iteration
 const MOVE = 420; // of which things move
 
-const askTrace = latest("trace");
+const askTrace = latest();
 
 class RoutingPanel {
   constructor(body) {
@@ -257,7 +257,6 @@ class RoutingPanel {
   }
 }
 
-/** Fill the routing section. */
 export function mount(section) {
   const panel = new RoutingPanel(section.querySelector(".body"));
   state.on(["answer", "drawing", "model", "runs", "klass"], () => panel.ask());

@@ -21,14 +21,8 @@ export function sparkline() {
   const line = svg("polyline", { class: "spark-line", fill: "none" });
   const dots = svg("g");
   const edge = (y) => svg("line", { class: "spark-edge", x1: 0, x2: WIDTH, y1: y, y2: y });
-  const picture = svg(
-    "svg",
-    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" },
-    edge(PAD),
-    edge(HEIGHT - PAD),
-    line,
-    dots,
-  );
+  const box = { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" };
+  const picture = svg("svg", box, edge(PAD), edge(HEIGHT - PAD), line, dots);
   const number = h("output", { class: "spark-number" });
   const bottom = h("span", {});
   const scale = h("span", { class: "spark-scale", "aria-hidden": "true" }, h("span", {}, "1 undecided"), bottom);

@@ -50,7 +50,6 @@ function notify() {
 }
 
 export const state = {
-  /** The value of one key. */
   get(key) {
     return values[key];
   },
@@ -74,9 +73,7 @@ export const state = {
 };
 
 /** The chosen model's description as /api/models gives it, or null before it is known. */
-export function currentModel() {
-  return values.models.find(({ name }) => name === values.model) ?? null;
-}
+export const currentModel = () => values.models.find(({ name }) => name === values.model) ?? null;
 
 /** What a routing declares: a network's own, or (by another name) a registered one. undefined where nothing is routed. */
 export function routingOf(model, name) {

@@ -7,14 +7,13 @@ import { fromWire, nativeCanvas } from "./pixels.js";
 import { rove } from "./rove.js";
 import { currentModel, state } from "./state.js";
 
-const sweep = latest("sweep");
+const sweep = latest();
 const OFFSETS = Array.from({ length: 11 }, (_, n) => Math.round(-25 + 5 * n) / 100);
 const GAP = 2; // picture pixels between two frames
 
 let grid = null;
 let parts = null;
 
-/** Fill the panel. */
 export function mount(section) {
   const reason = h("p", { class: "note reason", hidden: true }, "This network has no capsules that can be drawn.");
   const attributes = { class: "sweep", role: "grid", "aria-label": "Sweep of each dimension", "data-testid": "sweep" };
@@ -33,9 +32,7 @@ export function mount(section) {
 }
 
 /** The strip as it is on the page, for the exported picture; null where there is none. */
-export function strip() {
-  return grid?.painted ? grid.canvas : null;
-}
+export const strip = () => grid?.painted ? grid.canvas : null;
 
 function build() {
   const { dims, decoder, image_size: [height, width] } = currentModel();

@@ -19,7 +19,7 @@ const TWEEN = 320; // milliseconds
 const FIRST = `dynamic.3.${pack(start())}`;
 const NUMBERED = ["dynamic", "fixed-point", "attention", "uniform"]; // in the links of earlier versions
 
-const route = latest("toy", { live: true });
+const route = latest({ live: true });
 
 const between = (from, to, t) =>
   Array.isArray(from) ? from.map((value, n) => between(value, to[n], t)) : from + t * (to - from);
@@ -170,7 +170,6 @@ class Toy {
   }
 }
 
-/** Fill the toy's section. */
 export function mount(section) {
   const toy = new Toy(section);
   register("toy", { encode: () => toy.encode(), decode: (text) => toy.decode(text) });

@@ -16,41 +16,24 @@ export class Plane {
     this.dots = CHILDREN.map((i) => this.dot(i, toy));
     this.shaft = svg("line", { class: "toy-shaft", x1: 0, y1: 0 });
     this.head = svg("path", { class: "toy-head" });
-    this.picture = svg(
-      "svg",
+    this.picture = svg("svg",
       { class: "toy-plane", role: "group", viewBox: `${-REACH} ${-REACH} ${2 * REACH} ${2 * REACH}` },
       svg("circle", { class: "toy-unit", r: 1 }),
       svg("path", { class: "toy-origin", d: "M-.06 0H.06M0-.06V.06" }),
-      ...this.rays,
-      this.shaft,
-      this.head,
-      ...this.dots.map((dot) => dot.group),
-    );
+      ...this.rays, this.shaft, this.head, ...this.dots.map((dot) => dot.group));
     this.length = h("output", { class: "toy-length" });
     this.bar = h("span", { class: "toy-bar-fill" });
-    this.element = h(
-      "figure",
-      { class: `toy-parent parent-${j}` },
-      this.picture,
-      h(
-        "figcaption",
-        {},
-        h("span", {}, `Parent ${PARENTS[j]}`),
-        h("span", { class: "toy-bar", "aria-hidden": "true" }, this.bar),
-        this.length,
-      ),
-    );
+    const bar = h("span", { class: "toy-bar", "aria-hidden": "true" }, this.bar);
+    const caption = h("figcaption", {}, h("span", {}, `Parent ${PARENTS[j]}`), bar, this.length);
+    this.element = h("figure", { class: `toy-parent parent-${j}` }, this.picture, caption);
   }
 
   dot(i, toy) {
-    const group = svg(
-      "g",
-      { class: "toy-vote", tabindex: 0, role: "button", "aria-roledescription": "vote that can be moved" },
-      svg("circle", { class: "toy-target", r: 0.16 }),
-      svg("circle", { class: "toy-ring", r: DOT }),
-    );
     const fill = svg("circle", { class: "toy-fill" });
-    group.append(fill, svg("text", { class: "toy-number", x: 0.12, y: -0.06, "aria-hidden": "true" }, String(i + 1)));
+    const group = svg("g",
+      { class: "toy-vote", tabindex: 0, role: "button", "aria-roledescription": "vote that can be moved" },
+      svg("circle", { class: "toy-target", r: 0.16 }), svg("circle", { class: "toy-ring", r: DOT }), fill,
+      svg("text", { class: "toy-number", x: 0.12, y: -0.06, "aria-hidden": "true" }, String(i + 1)));
     group.addEventListener("pointerdown", (event) => {
       group.setPointerCapture(event.pointerId);
       group.focus({ preventScroll: true });
@@ -118,12 +101,8 @@ export class Shares {
     this.rows = CHILDREN.map((i) => {
       const parts = PARENTS.map((_, j) => h("span", { class: `share parent-${j}` }));
       const bar = h("span", { class: "share-bar", role: "img" }, ...parts);
-      const row = h(
-        "li",
-        { onpointerenter: () => toy.look(i), onpointerleave: () => toy.look(null) },
-        h("span", { "aria-hidden": "true" }, String(i + 1)),
-        bar,
-      );
+      const look = { onpointerenter: () => toy.look(i), onpointerleave: () => toy.look(null) };
+      const row = h("li", look, h("span", { "aria-hidden": "true" }, String(i + 1)), bar);
       return { row, bar, parts };
     });
     this.title = h("h3", {});

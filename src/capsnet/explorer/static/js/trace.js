@@ -85,9 +85,7 @@ function isEven(bytes) {
 }
 
 /** A coupling in words: two decimals, of a small one two digits. */
-export function digits(value) {
-  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
-}
+export const digits = (value) => value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
 
 /** A quantity that is known at whole iterations, at a place in time between two of them. */
 export function between(at, count, value) {
