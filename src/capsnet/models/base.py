@@ -134,6 +134,14 @@ class Model(nn.Module):
         routings: list[Any] = [layer.routing for layer in self.routed_layers().values()]
         return routings[-1] if routings else None
 
+    def extra_repr(self) -> str:
+        height, width = self.image_size
+        return f"input={self.in_channels}x{height}x{width}, classes={self.num_classes}"
+
+    def example_inputs(self, count: int) -> Tensor:
+        """A batch of random inputs of the right shape and kind, to try the model with."""
+        return torch.rand(count, self.in_channels, *self.image_size)
+
     def num_parameters(self) -> int:
         """How many trainable numbers the model has."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
