@@ -1,7 +1,5 @@
 """What the tests of this room share: real digits, and no trace left in the user's cache folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

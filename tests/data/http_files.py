@@ -1,7 +1,5 @@
 """A real web server on this machine, for tests of the download: it serves what it is told, and counts."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

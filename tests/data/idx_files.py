@@ -1,7 +1,5 @@
 """Write IDX files, for tests to read back."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 from pathlib import Path

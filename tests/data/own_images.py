@@ -1,14 +1,12 @@
 """Image files as a user might have them, and which of them the splits of `folder` hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from capsnet.data.folder import folder
+from capsnet.data.folder.loader import folder
 
 
 def write(path: Path, seed: int, *, mode: str = "RGB", size: tuple[int, int] = (50, 40)) -> Path:

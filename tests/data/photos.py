@@ -1,7 +1,5 @@
 """Made-up photographs of real digits: what a phone sees when somebody writes a digit on paper."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

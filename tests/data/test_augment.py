@@ -1,7 +1,5 @@
 """Augmentation: exact where it can be, keyed always."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

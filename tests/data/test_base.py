@@ -1,7 +1,5 @@
 """Data sets and batches: what goes in comes out, in a keyed order, from any batch on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The keyed generator: addressable, uniform, uncorrelated, and never changed silently."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

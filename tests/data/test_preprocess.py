@@ -1,7 +1,5 @@
 """Preprocessing: photos, drawings and odd files become digits as MNIST has them, or one clear sentence."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 
@@ -12,11 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pydantic import ValidationError
 
-from capsnet.data import ArrayDataset, Preprocess
-from capsnet.data._components import label
-from capsnet.data._frame import stroke_width
-
-from .photos import correlation, photograph
+from capsnet.data import ArrayDataset, NotAnImage, Preprocess, open_image, stroke_width
+from capsnet.data._components import choose
+from tests.data.photos import correlation, photograph
 
 digit = Preprocess()
 plain = Preprocess(style="plain")
@@ -125,7 +121,7 @@ def test_stroke_width_becomes_mnist_like(width: int) -> None:
     result = digit(line_drawing(width))[0].numpy()
     assert result.max() == pytest.approx(1)
     fine = np.asarray(Image.fromarray(result).resize((224, 224), Image.Resampling.BICUBIC)).clip(0, 1)
-    assert 1.3 < stroke_width(fine) / 8 < 4.3
+    assert 1.3 < float(stroke_width(torch.from_numpy(fine))) / 8 < 4.3
     rows, columns = np.nonzero(result > 0.3)
     assert 18 <= rows.max() - rows.min() + 1 <= 21  # fills the 20-pixel box
     assert columns.max() - columns.min() + 1 < 17  # and keeps its shape
@@ -277,12 +273,39 @@ def test_is_a_strict_frozen_record() -> None:
         digit.height = 3  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_components_of_a_spiral_and_of_diagonals() -> None:
-    mask = np.array([[1, 1, 1, 1, 0], [0, 0, 0, 1, 0], [1, 1, 0, 1, 0], [1, 0, 1, 1, 0], [0, 0, 0, 0, 1]], dtype=bool)
-    assert label(mask)[1] == 1  # (2, 1)-(3, 2) and (3, 3)-(4, 4) touch at corners
-    mask[2, 1] = False
-    labels, count = label(mask)
-    assert count == 2
-    assert labels[2, 0] == labels[3, 0] != labels[0, 0]
-    assert (labels > 0).sum() == mask.sum()
-    assert label(np.zeros((3, 3), dtype=bool))[1] == 0
+def test_choose_joins_parts_that_touch_at_corners() -> None:
+    mask = np.zeros((20, 20), dtype=bool)
+    mask[4:10, 4] = mask[10:16, 5] = True  # touch at a corner
+    mask[2, 18] = True  # a speck far away
+    score, digit = choose(mask, mask.astype(np.float32))
+    assert score > 0
+    assert digit.sum() == 12
+    assert not digit[2, 18]
+
+
+def test_open_image_reads_bytes_and_paths(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    Image.new("L", (30, 20)).save(path)
+    for source in (path, str(path), path.read_bytes()):
+        with open_image(source, formats=("PNG",), max_pixels=600) as image:
+            assert image.size == (30, 20)
+    assert torch.equal(plain(path.read_bytes()), plain(path))
+
+
+def test_open_image_refuses_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "image.png"
+    Image.new("L", (30, 20)).save(path)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match=r"^the image is too large: 30 x 20, at most 599 pixels are read$"):
+        open_image(content, max_pixels=599)
+    with pytest.raises(NotAnImage, match=r"image\.png: this is not an image: the formats are JPEG, GIF$"):
+        open_image(path, formats=("JPEG", "GIF"))
+    with pytest.raises(NotAnImage, match=r"^these 4 bytes are not an image in a format that Pillow knows$"):
+        open_image(b"1234")
+    with pytest.raises(ValueError, match=r"^the image: the image is damaged or incomplete"):
+        plain(content[:45])
+    with pytest.raises(FileNotFoundError, match="expected an image file, found a folder"):
+        open_image(tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 200)
+    with pytest.raises(ValueError, match=r"^the image is too large to be decoded safely"):
+        open_image(content)

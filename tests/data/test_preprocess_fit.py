@@ -1,7 +1,5 @@
 """Pictures of another shape than the frame, and pictures much larger than it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

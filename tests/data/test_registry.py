@@ -1,8 +1,5 @@
 """Data sets by name."""
 
-from __future__ import annotations
-
-import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +13,7 @@ from capsnet.data import (
     _registry,
     canonical,
     describe,
+    info,
     list_datasets,
     load,
     options_of,
@@ -23,8 +21,7 @@ from capsnet.data import (
     splits_of,
     with_options,
 )
-
-from .test_mnist import make_folder
+from tests.data.readers.test_mnist import make_folder
 
 
 @pytest.fixture
@@ -83,7 +80,7 @@ def test_the_room_knows_nothing_of_the_rooms_above() -> None:
         "sys.modules['capsnet'] = alone; import capsnet.data;"
         "ours = {m.split('.')[1] for m in sys.modules if m.startswith('capsnet.')};"
         "ours = {room for room in ours if room != 'data' and not room.startswith('_')};"
-        "heavy = {'matplotlib', 'tensorboard', 'fastapi', 'optuna', 'tyro'} & set(sys.modules);"
+        "heavy = {'matplotlib', 'tensorboard', 'fastapi', 'optuna', 'tyro', 'scipy'} & set(sys.modules);"
         "sys.exit(str(ours | heavy) if ours | heavy else 0)"
     )
     root = str(Path(_registry.__file__).parents[1])
@@ -148,10 +145,43 @@ def test_a_path_may_look_like_options(optional: None, tmp_path: Path, monkeypatc
     assert canonical("both") == f"both:{odd}"
 
 
-def test_every_data_set_says_what_it_is_and_has_a_test_split() -> None:
-    """Registry-driven: a data set is tested the day it is registered."""
-    for name in list_datasets():
-        assert 10 < len(describe(name)) < 130
-        assert describe(name).count("\n") == 0
-        assert "test" in splits_of(name)
-        assert all(default is not inspect.Parameter.empty for default in options_of(name).values())
+@pytest.mark.parametrize(
+    ("spec", "source", "gallery", "objects"),
+    [
+        ("mnist", "bundled", "mnist", 1),
+        ("mnist:per_class=10,seed=1", "bundled", "mnist:per_class=10,seed=1", 1),
+        ("mnist:/some/where", "folder", None, 1),
+        ("multimnist", "generated", "mnist", 2),
+        ("multimnist:shift=6,canvas=40", "generated", "mnist", 2),
+        ("expanded-mnist", "generated", "expanded-mnist", 1),
+        ("affnist:versions=2", "generated", "affnist:versions=2", 1),
+        ("affnist:source=original", "download", None, 1),
+        ("shapes", "generated", "shapes", 1),
+        ("shapes:kind=crowded,objects=3", "generated", None, 3),
+        ("sentences", "generated", None, 1),
+        ("sentences:labels=multi", "generated", None, None),
+        ("folder:/some/where", "folder", None, None),
+        ("cifar10", "download", None, 1),
+    ],
+)
+def test_info_follows_the_options_of_a_spec(
+    spec: str, source: str, gallery: str | None, objects: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSNET_DATA", "/elsewhere")  # a gallery must not depend on it
+    known = info(spec)
+    assert (known.source, known.gallery, known.objects) == (source, gallery, objects)
+    assert known.name == spec.partition(":")[0]
+    assert known.options == options_of(known.name)
+    assert (known.description, known.splits) == (describe(known.name), splits_of(spec))
+
+
+def test_info_checks_names_and_options() -> None:
+    with pytest.raises(ValueError, match=r"unknown data set 'mnits'. Did you mean 'mnist'\?"):
+        info("mnits")
+    with pytest.raises(ValueError, match=r"option objects of shapes: .*, got '9'"):
+        info("shapes:kind=crowded,objects=9")
+
+
+def test_info_of_a_plain_registration_has_defaults(toy: None) -> None:
+    known = info("toy")
+    assert (known.source, known.gallery, known.objects, known.options) == ("generated", None, None, {})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.data.shapes import Shapes
+from capsnet.data import Shapes
 from capsnet.experiments._crowded import averaged, centres, coupling_map, coupling_share, route
 from capsnet.experiments._equivariance import (
     STRENGTHS,

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnet.data import ArrayDataset
-from capsnet.data.multimnist import Pairs
+from capsnet.data import ArrayDataset, Pairs
 from capsnet.experiments import _overlays, multimnist_figure
 from capsnet.models import Model, Output
 

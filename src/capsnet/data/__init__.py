@@ -3,36 +3,69 @@
 `load("mnist", "train")` gives a `Dataset`, `batches(dataset, 128, shuffle=True, augment=Augment(shift=2))` an epoch.
 """
 
-from ._listing import images_in
-from ._registry import canonical, describe, list_datasets, load, options_of, path_of, register, splits_of, with_options
-from .augment import Augment
-from .base import ArrayDataset, Batch, BatchTransform, Dataset, Sources, Subset, batch_indices, batches, num_batches
-from .cifar import cifar10
-from .fashion import fashion_mnist
-from .folder import FolderDataset, folder
-from .idx import read_idx
-from .mat5 import read_mat
-from .mnist import mnist
-from .multimnist import multimnist
-from .norb import small_norb
-from .preprocess import Preprocess
-from .sentences import Sentences, sentences
-from .shapes import shapes
-from .svhn import svhn
-from .transformed import affnist, expanded_mnist
-from .words import Words
+from capsnet.data._frame import stroke_width
+from capsnet.data._pixels import NotAnImage, open_image
+from capsnet.data._registry import (
+    DatasetInfo,
+    canonical,
+    describe,
+    info,
+    list_datasets,
+    load,
+    options_of,
+    path_of,
+    register,
+    splits_of,
+    with_options,
+)
+from capsnet.data.augment import Augment
+from capsnet.data.base import (
+    ArrayDataset,
+    Batch,
+    BatchTransform,
+    Dataset,
+    Sources,
+    Subset,
+    batch_indices,
+    batches,
+    num_batches,
+)
+from capsnet.data.folder._listing import images_in
+from capsnet.data.folder.loader import FolderDataset, folder
+from capsnet.data.generated.multimnist import Pairs, multimnist
+from capsnet.data.generated.sentences import Sentences, sentences
+from capsnet.data.generated.shapes import Shapes, shapes
+from capsnet.data.generated.transformed import Transformed, affnist, expanded_mnist
+from capsnet.data.preprocess import Preprocess, preprocess_for
+from capsnet.data.readers.cifar import cifar10
+from capsnet.data.readers.download import Remote, find_or_fetch
+from capsnet.data.readers.fashion import fashion_mnist
+from capsnet.data.readers.idx import fetch_idx, idx_dataset, read_idx
+from capsnet.data.readers.mat5 import read_mat
+from capsnet.data.readers.mnist import mnist
+from capsnet.data.readers.norb import small_norb
+from capsnet.data.readers.svhn import svhn
+from capsnet.data.splits import SPLITS
+from capsnet.data.words import Words
 
 __all__ = [
+    "SPLITS",
     "ArrayDataset",
     "Augment",
     "Batch",
     "BatchTransform",
     "Dataset",
+    "DatasetInfo",
     "FolderDataset",
+    "NotAnImage",
+    "Pairs",
     "Preprocess",
+    "Remote",
     "Sentences",
+    "Shapes",
     "Sources",
     "Subset",
+    "Transformed",
     "Words",
     "affnist",
     "batch_indices",
@@ -42,15 +75,21 @@ __all__ = [
     "describe",
     "expanded_mnist",
     "fashion_mnist",
+    "fetch_idx",
+    "find_or_fetch",
     "folder",
+    "idx_dataset",
     "images_in",
+    "info",
     "list_datasets",
     "load",
     "mnist",
     "multimnist",
     "num_batches",
+    "open_image",
     "options_of",
     "path_of",
+    "preprocess_for",
     "read_idx",
     "read_mat",
     "register",
@@ -58,6 +97,7 @@ __all__ = [
     "shapes",
     "small_norb",
     "splits_of",
+    "stroke_width",
     "svhn",
     "with_options",
 ]

@@ -4,13 +4,12 @@ The work happens eight times finer than the result, so that stroke width, positi
 accurate to a fraction of a pixel; other frame sizes keep the same proportions.
 """
 
-from __future__ import annotations
-
 import numpy as np
+import torch
 from PIL import Image
+from torch import Tensor
 
-from ._filters import Plane, max_filter
-from ._pixels import resize
+from capsnet.data._pixels import Plane, resize
 
 FINE = 8
 BOX = 20 / 28  # the part of the frame that the digit fills
@@ -23,9 +22,9 @@ def frame_ink(ink: Plane, height: int, width: int) -> Plane:
     box = (BOX * height * FINE, BOX * width * FINE)
     fine = _fit(crop, box, 0.0)
     unit = FINE * min(height, width) / 28  # one MNIST pixel, in fine pixels
-    found = stroke_width(fine)
-    wanted = float(np.clip(found, STROKE[0] * unit, STROKE[1] * unit))
-    grown = (wanted - found) / 2
+    measured = float(stroke_width(torch.from_numpy(fine)))
+    wanted = float(np.clip(measured, STROKE[0] * unit, STROKE[1] * unit))
+    grown = (wanted - measured) / 2
     if abs(grown) >= 0.5:
         fine = _crop(_grow(_fit(crop, box, max(grown, 0.0)), grown))
         if grown < 0:
@@ -33,11 +32,19 @@ def frame_ink(ink: Plane, height: int, width: int) -> Plane:
     return _place(fine, height, width)
 
 
-def stroke_width(ink: Plane) -> float:
-    """Twice the area over the length of the outline; the outline of a soft shape is its total variation."""
-    padded = np.pad(ink, 1)
-    dy, dx = np.diff(padded, axis=0)[:, :-1], np.diff(padded, axis=1)[:-1]
-    return 2 * float(ink.sum()) / max(float(np.hypot(dy, dx).sum()), 1e-6)
+def stroke_width(ink: Tensor) -> Tensor:
+    """Twice the area over the length of the outline, both soft: the mean width of the strokes. (..., H, W) -> (...)
+
+    The outline is the picture's total variation, which by the coarea formula is the length of its contours averaged
+    over all levels of grey. Ends count as outline: an open stroke of length l and width t measures t / (1 + t / l).
+    Below two pixels, where no pixel is quite full, a stroke reads too thick: one of 1.5 as 1.7.
+    """
+    framed = torch.nn.functional.pad(ink, (1, 1, 1, 1))
+    left, right = framed[..., :-1], framed[..., 1:]
+    dx = (right - left)[..., :-1, :] / 2 + (right - left)[..., 1:, :] / 2  # between four pixels: the tightest gradient
+    dy = (left + right)[..., 1:, :] / 2 - (left + right)[..., :-1, :] / 2
+    outline = (dx.square() + dy.square()).sqrt().sum(dim=(-2, -1))
+    return 2 * ink.sum(dim=(-2, -1)) / outline.clamp_min(1e-9)
 
 
 def _crop(ink: Plane) -> Plane:
@@ -57,14 +64,18 @@ def _fit(crop: Plane, box: tuple[float, float], margin: float) -> Plane:
 
 def _grow(ink: Plane, radius: float) -> Plane:
     """Widen strokes by a disc of that radius, or thin them if it is negative: rows of the disc, one max filter each."""
+    from scipy.ndimage import maximum_filter1d
+
     if radius < 0:
         return 1 - _grow(1 - ink, -radius)
     reach = int(radius)
     padded = np.pad(ink, ((reach, reach), (0, 0)))
     grown = ink
     for dy in range(-reach, reach + 1):
-        rows = np.ascontiguousarray(padded[reach + dy : reach + dy + len(ink)])
-        grown = np.maximum(grown, max_filter(rows, 0, int((radius**2 - dy**2) ** 0.5)))
+        rows = padded[reach + dy : reach + dy + len(ink)]
+        grown = np.maximum(
+            grown, maximum_filter1d(rows, 2 * int((radius**2 - dy**2) ** 0.5) + 1, axis=1, mode="nearest")
+        )
     return grown
 
 

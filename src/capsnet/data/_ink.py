@@ -6,17 +6,14 @@ what is wider than any stroke (hard shadows, tables) by a morphological closing;
 contrast; keep the components that make up the digit. Dark and light ink are both tried, and the better digit wins.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ._components import choose, label
-from ._filters import Plane, blur, max_filter
-from ._pixels import Pixels, resize
+from capsnet.data._components import choose
+from capsnet.data._pixels import Pixels, Plane, resize
 
 WORK = 384  # longer side at which ink is looked for: a digit a tenth of the picture high still has 38 pixels
 FAINTEST = 0.08  # contrast below which nothing counts as ink
@@ -74,8 +71,10 @@ def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
         score, mask = _digit_mask(contrast, max(floor, 0.4 * float(np.quantile(contrast[mask], 0.8))))
     if score <= 0 or mask.mean() > 0.5:  # what covers most of the picture is a sheet of paper on a dark table
         return 0.0, contrast
+    from scipy.ndimage import maximum_filter
+
     level = float(np.quantile(contrast[mask], 0.8))
-    return score, np.clip((contrast - 0.25 * level) / (0.5 * level), 0, 1) * max_filter(mask.astype(np.float32), 2, 2)
+    return score, np.clip((contrast - 0.25 * level) / (0.5 * level), 0, 1) * maximum_filter(mask, 5)
 
 
 def _to_working_size(pixels: Pixels) -> Pixels:
@@ -129,7 +128,9 @@ def _stroke_contrast(flat: Plane, local: bool) -> tuple[Plane, float]:
     fills whatever is narrower than a third of the picture, as strokes are, and leaves what is wider, as hard shadows
     and tables are; the fit knows that the inside of a 0 is paper, whatever surrounds it.
     """
-    calm = blur(flat, 1.0)
+    from scipy.ndimage import gaussian_filter, grey_closing
+
+    calm = gaussian_filter(flat, 1.0, mode="nearest", radius=3)
     darker = 1 - calm
     middle = float(np.median(darker))
     below = (middle - darker)[darker < middle]
@@ -137,10 +138,10 @@ def _stroke_contrast(flat: Plane, local: bool) -> tuple[Plane, float]:
     contrast = darker - min(middle, 0.05)
     if local:
         radius = round(0.16 * min(flat.shape))
-        closed = np.maximum(-max_filter(-max_filter(calm, radius, radius), radius, radius), 0.05)
+        closed = np.maximum(grey_closing(calm, 2 * radius + 1, mode="nearest"), 0.05)
         surround = (closed - calm) / closed
         contrast = np.minimum(contrast, surround - min(float(np.median(surround)), 3 * noise))
-    return np.clip(contrast, 0, 1), noise if local else 0.0
+    return np.clip(contrast, 0, 1, dtype=np.float32), noise if local else 0.0
 
 
 def _without_rules(contrast: Plane) -> Plane:
@@ -170,8 +171,7 @@ def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bo
     mask = contrast > threshold
     if int(mask.sum()) < SMALLEST:
         return 0.0, mask
-    labels, count = label(mask)
-    score, digit = choose(labels, count, contrast)
+    score, digit = choose(mask, contrast)
     return (score if int(digit.sum()) >= SMALLEST else 0.0), digit
 
 

@@ -4,10 +4,11 @@ Files come from strangers. Pillow's limits stay on (a decompression bomb is an e
 every failure is one sentence that names the file.
 """
 
-from __future__ import annotations
-
+import io
 import struct
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,8 +18,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from capsnet._files import expanded
 
-ImageLike: TypeAlias = str | Path | Image.Image | NDArray
+ImageLike: TypeAlias = str | Path | bytes | Image.Image | NDArray
 Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
+Plane: TypeAlias = NDArray[np.float32]  # (H, W)
 
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # grey levels that do not fit 8 bits
 
@@ -30,56 +32,87 @@ def name_of(image: ImageLike) -> str:
     return "the array" if isinstance(image, np.ndarray) else str(getattr(image, "filename", "") or "the image")
 
 
+class NotAnImage(ValueError):
+    """The bytes are not an image in any of the formats that are read."""
+
+
+def open_image(
+    source: bytes | str | Path, *, formats: tuple[str, ...] | None = None, max_pixels: int | None = None
+) -> Image.Image:
+    """Open an image file from anywhere, given as bytes or a path. All untrusted images are opened here.
+
+    Only the header is read: pixels are decoded where they are used, and ``Preprocess`` and ``read_pixels`` report
+    damage there in the same way.
+
+    Args:
+        formats: those of Pillow's formats that are read; None is all.
+        max_pixels: a limit below Pillow's own, which holds in any case.
+
+    Raises:
+        NotAnImage: the format is not known. This is a ``ValueError``.
+        ValueError: the image is damaged or has too many pixels.
+        FileNotFoundError: there is no such file.
+    """
+    file = io.BytesIO(source) if isinstance(source, bytes) else expanded(source)
+    if isinstance(file, Path) and not file.is_file():
+        raise FileNotFoundError(f"{file}: expected an image file, found {'a folder' if file.is_dir() else 'nothing'}")
+    name = None if isinstance(source, bytes) else str(source)
+    with _clear_errors(name):
+        try:
+            image = Image.open(file, formats=formats)
+        except UnidentifiedImageError:
+            subject = "this is" if isinstance(file, Path) else f"these {file.getbuffer().nbytes:,} bytes are"
+            known = f": the formats are {', '.join(formats)}" if formats else " in a format that Pillow knows"
+            raise NotAnImage(f"{subject} not an image{known}") from None
+        if max_pixels is not None and image.width * image.height > max_pixels:
+            raise ValueError(
+                f"the image is too large: {image.width} x {image.height}, at most {max_pixels:,} pixels are read"
+            )
+    return image
+
+
+@contextmanager
+def _clear_errors(name: str | None) -> Iterator[None]:
+    """Turn every way in which Pillow fails into a ValueError of one sentence, which starts with the name if any."""
+    prefix = f"{name}: " if name else ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # twice that size is an error
+            yield
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{prefix}the image is too large to be decoded safely ({error})") from error
+    except (OSError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error, MemoryError) as error:
+        raise ValueError(f"{prefix}the image is damaged or incomplete ({error})") from error
+    except ValueError as error:
+        raise type(error)(f"{prefix}{error}") from error
+
+
 def is_deep(path: Path) -> bool:
     """Whether a file, by its header, holds whole grey levels that do not fit 8 bits."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(path) as opened:
-                return opened.mode.startswith("I")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        with open_image(path) as opened:
+            return opened.mode.startswith("I")
+    except (OSError, ValueError):
         return False
 
 
-def read_pixels(image: ImageLike, *, enough: int | None = None, white: int | None = None) -> Pixels:
-    """Bring an image to RGB floats, upright and opaque.
+def read_pixels(
+    image: Image.Image | NDArray, *, enough: int | None = None, white: int | None = None, name: str | None = None
+) -> Pixels:
+    """Bring an image to RGB floats, upright and opaque. Errors call it ``name``.
 
     `enough`: a size of the longer side beyond which detail is not needed, so that a 50-megapixel photo is reduced while
     it is still bytes. `white`: the grey level that is white where levels do not fit 8 bits, if it is not 65535, such as
     4095 for the 12 bits of many instruments; what is above it is white, too.
     Transparency is laid on white, or on black if what is opaque is light: a drawing stays visible.
     """
-    name = name_of(image)
+    name = name or name_of(image)
     if isinstance(image, np.ndarray):
         return _from_array(image, name, white)
-    if isinstance(image, str | Path):
-        path = expanded(image)
-        if not path.is_file():
-            found = "a folder" if path.is_dir() else "nothing"
-            raise FileNotFoundError(f"{path}: expected an image file, found {found}")
-        return _guarded(path, name, enough, white)
     if not isinstance(image, Image.Image):
-        raise ValueError(f"expected a path, a Pillow image or an array, got {type(image).__name__}")
-    return _guarded(image, name, enough, white)
-
-
-def _guarded(source: Path | Image.Image, name: str, enough: int | None, white: int | None) -> Pixels:
-    """Decode with every way Pillow has of failing turned into a ValueError."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # twice that size is an error
-            if isinstance(source, Image.Image):
-                return _decode(source, enough, white)
-            with Image.open(source) as opened:
-                return _decode(opened, enough, white)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ValueError(f"{name}: the image is too large to be decoded safely ({error})") from error
-    except UnidentifiedImageError as error:
-        raise ValueError(f"{name}: this is not an image in a format that Pillow knows") from error
-    except (OSError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error, MemoryError) as error:
-        raise ValueError(f"{name}: the image is damaged or incomplete ({error})") from error
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise ValueError(f"expected a path, bytes, a Pillow image or an array, got {type(image).__name__}")
+    with _clear_errors(name):
+        return _decode(image, enough, white)
 
 
 def _decode(image: Image.Image, enough: int | None, white: int | None) -> Pixels:

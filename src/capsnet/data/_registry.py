@@ -5,12 +5,10 @@ parameters of its loader, checked against their annotations. So one string says 
 configuration, on a command line and on the card of trained weights.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,22 +17,41 @@ from pydantic import TypeAdapter, ValidationError
 
 from capsnet._files import check_text, expanded
 from capsnet._names import check_name
-
-from .base import Dataset
+from capsnet.data.base import Dataset
 
 PathUse = Literal["none", "optional", "required"]
+Source = Literal["bundled", "generated", "download", "folder"]
 Loader = TypeVar("Loader", bound=Callable[..., Dataset])
+_Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known about a data set before it is loaded."""
+
+    name: str
+    description: str
+    splits: tuple[str, ...]
+    source: Source  # "download" is the only one that may use the network
+    gallery: str | None  # spec of the data set with one object per picture that a gallery shows; None: no gallery
+    objects: int | None  # objects (or topics) per example; None: not known, or not the same for all examples
+    options: _Options  # what NAME:key=value may set, with the defaults
+    path: PathUse  # whether NAME:PATH is possible
+    environment: str | None  # the environment variable that may name the path
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known about a data set before it is loaded."""
+    """What ``register`` was given."""
 
     loader: Callable[..., Dataset]  # loader(split) or loader(split, path)
     description: str
     splits: tuple[str, ...]
     path: PathUse
-    environment: str | None  # a variable that may name the path
+    environment: str | None
+    source: Source | Callable[[_Options], Source]
+    gallery: str | None
+    objects: int | Callable[[_Options], int | None] | None
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -51,18 +68,28 @@ def register(
     description: str,
     splits: tuple[str, ...],
     *,
+    source: Source | Callable[[_Options], Source] = "generated",
+    gallery: str | None = None,
+    objects: int | Callable[[_Options], int | None] | None = None,
     path: PathUse = "optional",
     environment: str | None = None,
 ) -> Callable[[Loader], Loader]:
-    """Make a function `loader(split, path=None, *, options) -> Dataset` known under `name`.
+    """Make a function ``loader(split, path=None, *, options) -> Dataset`` known under ``name``.
 
-    `path` says whether NAME:PATH may, must or must not be given; keyword-only parameters are the options.
+    Keyword-only parameters are the options that NAME:key=value sets.
+
+    Args:
+        source: where the data comes from if no path is given.
+        gallery: the data set whose pictures a gallery shows; the name itself means this one, with its options.
+        objects: objects per picture, if known. ``source`` and ``objects`` may be functions of the options.
+        path: whether NAME:PATH may, must or must not be given.
+        environment: a variable that may name the path.
     """
 
     def decorate(loader: Loader) -> Loader:
         if name in _ENTRIES:
             raise ValueError(f"a data set named {name!r} is already registered")
-        _ENTRIES[name] = Entry(loader, description, splits, path, environment)
+        _ENTRIES[name] = Entry(loader, description, splits, path, environment, source, gallery, objects)
         return loader
 
     return decorate
@@ -71,6 +98,24 @@ def register(
 def list_datasets() -> list[str]:
     """The names that `load` knows."""
     return sorted(_ENTRIES)
+
+
+def info(spec: str) -> DatasetInfo:
+    """What a data set declares about itself; options and a path in ``spec`` count."""
+    name, entry = _find(spec)
+    path, given = _parse(spec, entry, environment=False)
+    options = {key: parameter.default for key, parameter in entry.options.items()}
+    values = options | _values(name, entry, given)
+    source = "folder" if path else entry.source(values) if callable(entry.source) else entry.source
+    objects = entry.objects(values) if callable(entry.objects) else entry.objects
+    gallery = entry.gallery
+    if gallery == name:
+        gallery = spec if objects == 1 else None
+    if source not in ("bundled", "generated"):
+        gallery = None
+    return DatasetInfo(
+        name, entry.description, entry.splits, source, gallery, objects, options, entry.path, entry.environment
+    )
 
 
 def describe(name: str) -> str:
@@ -115,7 +160,7 @@ def load(spec: str, split: str = "train") -> Dataset:
     name, entry = _find(spec)
     check_name(f"split of {name}", split, entry.splits)
     path, given = _parse(spec, entry)
-    options = {key: _value(name, entry.options[key], value) for key, value in given.items()}
+    options = _values(name, entry, given)
     if not path:
         if entry.path == "required":
             raise ValueError(f"{name} needs a path: write {name}:PATH")
@@ -128,7 +173,7 @@ def _find(spec: str) -> tuple[str, Entry]:
     return name, _ENTRIES[name]
 
 
-def _parse(spec: str, entry: Entry) -> tuple[str, dict[str, str]]:
+def _parse(spec: str, entry: Entry, *, environment: bool = True) -> tuple[str, dict[str, str]]:
     """Take the options off the end, as long as they look like ones: a path may hold commas and equals signs."""
     name, colon, rest = spec.partition(":")
     if colon and not rest:
@@ -150,9 +195,13 @@ def _parse(spec: str, entry: Entry) -> tuple[str, dict[str, str]]:
     if rest and entry.path == "none":
         known = f"; its options are {', '.join(entry.options)}" if entry.options else ""
         raise ValueError(f"{name} takes no path, got {spec!r}{known}")
-    if not rest and entry.environment:
+    if not rest and environment and entry.environment:
         rest = os.environ.get(entry.environment, "")
     return rest, options
+
+
+def _values(name: str, entry: Entry, given: Mapping[str, str]) -> dict[str, Any]:
+    return {key: _value(name, entry.options[key], value) for key, value in given.items()}
 
 
 def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:

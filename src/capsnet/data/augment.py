@@ -6,8 +6,6 @@ bilinear sampling, so that an image is never interpolated twice. Mirroring comes
 each kind of change has a stream of random numbers of its own, so switching one on changes nothing about the others.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -17,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from . import keyed
+from capsnet.data import keyed
 
 NET = 5  # points of the elastic net along each side
 

@@ -5,9 +5,8 @@ augmentation. Order and augmentation are keyed by (seed, epoch, example index), 
 without making the ones before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -15,9 +14,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from . import keyed
-from .preprocess import Preprocess
-from .words import Words
+from capsnet.data import keyed
+from capsnet.data.preprocess import Preprocess, preprocess_for
+from capsnet.data.words import Words
 
 
 class Sources(NamedTuple):
@@ -43,29 +42,27 @@ class BatchTransform(Protocol):
 
 
 class Dataset:
-    """The contract. A new kind of data sets the four attributes and overrides `__len__` and `batch`, nothing else."""
+    """The contract: a subclass sets the first four attributes and overrides ``__len__`` and ``batch``.
+
+    ``preprocess`` turns any image file (or any text) into an input of this kind, and is stored with the weights of a
+    model that is trained on the data set. A subclass assigns its own; else pictures keep their colours and are resized.
+    It is None if no image file can become an input.
+    """
 
     name: str
     class_names: tuple[str, ...]
     image_size: tuple[int, int]  # (H, W); of texts (1, L)
     channels: int
-    vocabulary: tuple[str, ...] = ()  # what the numbers of a text stand for; empty where the examples are pictures
-    style: Literal["digit", "plain"] = "plain"  # how a stranger's picture becomes one of these: see `Preprocess`
-    fit: Literal["crop", "pad", "stretch"] = "crop"
-    border: int = 0  # empty pixels around a digit's own frame
-    white: int | None = None  # the grey level that is white in 16-bit files, if it is not 65535
     origin: Literal["original", "generated"] = "original"  # files of that name, or made here by the same rules
 
-    @property
+    @cached_property
     def preprocess(self) -> Preprocess | Words | None:
-        """What turns any image file (or any text) into an input of this kind, or None where no image file could."""
-        if self.vocabulary:
-            return Words(vocabulary=self.vocabulary)
-        if self.channels not in (1, 3):
-            return None
-        height, width = self.image_size
-        kind = {"style": self.style, "fit": self.fit, "border": self.border, "white": self.white}
-        return Preprocess(height=height, width=width, channels=self.channels, **kind)
+        return preprocess_for(self.image_size, self.channels)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """What the numbers of a text stand for; empty where the examples are pictures."""
+        return self.preprocess.vocabulary if isinstance(self.preprocess, Words) else ()
 
     @property
     def num_classes(self) -> int:
@@ -80,7 +77,7 @@ class Dataset:
         """Make the batch of these examples; `seed` and `epoch` only matter where something random is involved."""
         raise NotImplementedError
 
-    def subset(self, indices: ArrayLike, *, name: str | None = None) -> Dataset:
+    def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
         """Keep only these examples, in this order; they are numbered afresh from 0."""
         return Subset(self, indices, name=name)
 
@@ -108,13 +105,21 @@ class ArrayDataset(Dataset):
     """
 
     def __init__(
-        self, images: NDArray, targets: NDArray, class_names: Sequence[str] | None = None, *, name: str = "arrays"
+        self,
+        images: NDArray,
+        targets: NDArray,
+        class_names: Sequence[str] | None = None,
+        *,
+        name: str = "arrays",
+        preprocess: Preprocess | None = None,
     ) -> None:
         self.name = name
         self.images = _check_images(np.asarray(images))
         self.targets, self.class_names = _check_targets(np.asarray(targets), class_names, len(self.images))
         self.channels = self.images.shape[1]
         self.image_size = (self.images.shape[2], self.images.shape[3])
+        if preprocess is not None:
+            self.preprocess = preprocess
 
     def __len__(self) -> int:
         return len(self.images)
@@ -130,13 +135,13 @@ class ArrayDataset(Dataset):
             images = augment(images, seed=seed, epoch=epoch, indices=index)
         return Batch(images, torch.from_numpy(self.targets.take(index, axis=0)), torch.from_numpy(index))
 
-    def subset(self, indices: ArrayLike, *, name: str | None = None) -> ArrayDataset:
+    def subset(self, indices: ArrayLike, *, name: str | None = None) -> "ArrayDataset":
         """Keep only these examples, in this order; they are numbered afresh from 0."""
         index = self._check_indices(indices)
         chosen = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
         )
-        chosen.style, chosen.fit, chosen.border, chosen.white = self.style, self.fit, self.border, self.white
+        chosen.preprocess = self.preprocess
         return chosen
 
 
@@ -147,8 +152,7 @@ class Subset(Dataset):
         self.whole, self.chosen = whole, whole._check_indices(indices)
         self.name = name or f"{whole.name} (subset)"
         self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
-        self.style, self.fit, self.border, self.origin = whole.style, whole.fit, whole.border, whole.origin
-        self.vocabulary, self.white = whole.vocabulary, whole.white
+        self.preprocess, self.origin = whole.preprocess, whole.origin
 
     def __len__(self) -> int:
         return len(self.chosen)

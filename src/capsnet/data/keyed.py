@@ -11,8 +11,6 @@ identically on every platform. The golden values in tests/data/test_keyed.py pin
 published result.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -3,9 +3,7 @@
 It is stored inside the weights file, so a model always sees pictures prepared as those it was trained on.
 """
 
-from __future__ import annotations
-
-import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,11 +14,9 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
-from capsnet._files import expanded
-
-from ._frame import BOX, frame_ink
-from ._ink import WORK, find_ink
-from ._pixels import ImageLike, Pixels, name_of, read_pixels, resize
+from capsnet.data._frame import BOX, frame_ink
+from capsnet.data._ink import WORK, find_ink
+from capsnet.data._pixels import ImageLike, Pixels, name_of, open_image, read_pixels, resize
 
 Side = Annotated[int, Field(ge=8, le=4096)]
 White = Annotated[int, Field(ge=256, le=65535)]
@@ -55,7 +51,7 @@ class Preprocess(BaseModel):
     white: White | None = None
 
     @model_validator(mode="after")
-    def _leave_room(self) -> Preprocess:
+    def _leave_room(self) -> "Preprocess":
         if min(self.height, self.width) - 2 * self.border < 8:
             raise ValueError(f"a border of {self.border} leaves less than 8 pixels of {self.height} x {self.width}")
         return self
@@ -66,13 +62,15 @@ class Preprocess(BaseModel):
         return {key: value for key, value in handler(self).items() if key != "white" or value is not None}
 
     def __call__(self, image: ImageLike) -> Tensor:
-        """Prepare one image: a path, a Pillow image, or an array (H, W), (H, W, C) or (C, H, W).
+        """Prepare one image: a path, the bytes of a file, a Pillow image, or an array (H, W), (H, W, C) or (C, H, W).
 
         ValueError says what is wrong with it, FileNotFoundError that there is none.
         """
-        enough = 2 * WORK if self.style == "digit" else self._enough(image)
-        pixels = read_pixels(image, enough=enough, white=self.white)
-        planes = self._digit(pixels, name_of(image)) if self.style == "digit" else self._plain(pixels, name_of(image))
+        name = name_of(image)
+        with open_image(image) if isinstance(image, str | Path | bytes) else nullcontext(image) as opened:
+            enough = 2 * WORK if self.style == "digit" else self._enough(opened)
+            pixels = read_pixels(opened, enough=enough, white=self.white, name=name)
+        planes = self._digit(pixels, name) if self.style == "digit" else self._plain(pixels, name)
         return torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32))
 
     def _digit(self, pixels: Pixels, name: str) -> NDArray[np.float32]:
@@ -114,31 +112,25 @@ class Preprocess(BaseModel):
         top, left = (height - high) / 2, (width - wide) / 2
         return resize(pixels, frame, box=(left, top, left + wide, top + high))
 
-    def _enough(self, image: ImageLike) -> int | None:
+    def _enough(self, image: Image.Image | NDArray) -> int | None:
         """How long the longer side must stay for the shorter one to have pixels to spare.
 
         A phone's 12 megapixels for a frame of 64x64 are decoded 20 times faster so, and take a tenth of the memory.
         """
-        size = _size_of(image)
-        if size is None:
+        if not isinstance(image, Image.Image) or min(image.size) == 0:
             return None
+        size = image.size
         shorter = _SPARE * max(self.height, self.width)
         return min(-(-shorter * max(size) // min(size)), max(shorter, _LONGEST))
 
 
-def _size_of(image: ImageLike) -> tuple[int, int] | None:
-    """The size from a file's header, or None where there is none to be had: `read_pixels` then says why."""
-    if isinstance(image, str | Path):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-                with Image.open(expanded(image)) as opened:
-                    size = opened.size
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            return None
-    else:
-        size = image.size if isinstance(image, Image.Image) else (0, 0)
-    return size if min(size) > 0 else None
+def preprocess_for(
+    image_size: tuple[int, int], channels: int, style: Literal["digit", "plain"] = "plain", **options: Any
+) -> Preprocess | None:
+    """The ``Preprocess`` for inputs of this size, or None if no image file can become such an input."""
+    if channels not in (1, 3) or not all(8 <= side <= 4096 for side in image_size):
+        return None
+    return Preprocess(height=image_size[0], width=image_size[1], channels=channels, style=style, **options)
 
 
 def already_framed(pixels: Pixels, height: int, width: int) -> NDArray[np.float32] | None:

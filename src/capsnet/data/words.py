@@ -1,7 +1,5 @@
 """From a text to the numbers that a model of texts takes, and back: the text's counterpart of `Preprocess`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cached_property

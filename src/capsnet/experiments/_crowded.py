@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capsnet.data.shapes import Shapes
+from capsnet.data import Shapes
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import CapsNet

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from capsnet import data
-from capsnet.data import keyed
-from capsnet.data.shapes import Shapes
+from capsnet.data import Shapes, keyed
 from capsnet.experiments import _nets
 from capsnet.experiments._crowded import Routed, averaged, coupling_share, route
 from capsnet.experiments._equivariance import TRANSFORMATIONS, Part, changes, read_out, trajectories

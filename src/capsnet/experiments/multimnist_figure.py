@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from capsnet import data
-from capsnet.data.multimnist import Pairs
+from capsnet.data import Pairs
 from capsnet.drawing.plots import TICK, tidy
 from capsnet.drawing.style import BLUE, INK, VERMILLION, figure, heading, save, text
 from capsnet.experiments import _nets, table1

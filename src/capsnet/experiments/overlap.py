@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capsnet import data
-from capsnet.data.multimnist import Pairs
+from capsnet.data import Pairs
 from capsnet.drawing.plots import LABEL, TICK, Line, lines
 from capsnet.drawing.style import INK, MUTED, VERMILLION, canvas, picture, save, text, tile
 from capsnet.experiments import _nets

@@ -2,7 +2,6 @@
 
 import io
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -230,23 +229,11 @@ def _prepared(
     try:
         if isinstance(picture, Tensor) or preprocess is None:
             return _Prepared(source, as_inputs(model, torch.as_tensor(picture)[None])[0])
-        image = _opened(picture) if isinstance(picture, bytes) else picture
-        return _Prepared(source, torch.as_tensor(preprocess(image)))
+        return _Prepared(source, torch.as_tensor(preprocess(picture)))
     except (ValueError, OSError) as error:
         if not skip:
             raise
         return Skipped(source, error)
-
-
-def _opened(content: bytes) -> Image.Image:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # twice that size is an error
-            return Image.open(io.BytesIO(content))
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"the image is too large to be decoded safely ({error})") from None
-    except (OSError, ValueError, SyntaxError):
-        raise ValueError(f"these {len(content):,} bytes are not an image in a format that Pillow knows") from None
 
 
 def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -> list[Prediction]:

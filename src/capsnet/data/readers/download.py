@@ -1,0 +1,175 @@
+"""Find the original files of a data set, or fetch them: one order of places, one kind of trust, one error.
+
+A folder that the user names is the only place that is searched, and its files are the user's word. Everything else
+(a well-known place on this machine, the cache folder, the network) has to prove itself: what lies in the cache must
+have the published hash each time it is used, and what comes over the network must have it before it gets its name.
+Where no hash was published, an archive must at least be one.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from capsnet._files import expanded
+from capsnet.data.readers._cache import cache_dir
+
+TIMEOUT = 20  # seconds without an answer; a machine without a network should say so, not hang
+CHUNK = 1 << 16
+
+_log = logging.getLogger("capsnet")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Where a file is published, and how to know that it is the right one."""
+
+    urls: tuple[str, ...]  # mirrors, tried in this order
+    hash: str | None  # "md5:..." or "sha256:..."; None where nobody published one
+
+
+def named_folder(path: str | Path | None, variable: str | None) -> Path | None:
+    """The folder (or file) that the caller or the environment variable names, if either does."""
+    chosen = path if path is not None else os.environ.get(variable or "") or None
+    return None if chosen is None else expanded(chosen)
+
+
+def contents_of(path: Path) -> str:
+    """What is at a path, for an error that says what was found."""
+    if not path.is_dir():
+        return "a file" if path.exists() else "nothing"
+    names = sorted(entry.name for entry in path.iterdir())
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more if names else "an empty folder"
+
+
+def find_or_fetch(
+    data_set: str, files: Mapping[str, Remote], folder: Path | None, places: Sequence[Path] = ()
+) -> dict[str, Path]:
+    """Return the path of every file in `files` (name -> Remote).
+
+    With a `folder` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
+    of `places` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
+    """
+    if folder is not None:
+        found = {name: _present(folder, name) for name in files}
+        if missing := [name for name, path in found.items() if path is None]:
+            raise FileNotFoundError(f"{folder}: expected {_listed(missing)}, found {contents_of(folder)}")
+        return {name: path for name, path in found.items() if path is not None}
+    for place in places:
+        found = {name: path for name in files if (path := _present(place, name)) is not None}
+        if len(found) == len(files):
+            return found
+    cache = cache_dir() / data_set
+    return {name: _from_cache(data_set, name, remote, cache, list(files)) for name, remote in files.items()}
+
+
+def _present(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / name.removesuffix(".gz")) if path.is_file()), None)
+
+
+def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: list[str]) -> Path:
+    """The file in the cache if it is intact, else a fresh copy from the first mirror that delivers the right bytes."""
+    import pooch
+
+    path = cache / name
+    if path.is_file() and _is_right(path, remote):
+        return path
+    wrong = "with the wrong hash" if remote.hash else "but is no zip archive"
+    state = f"is in {cache} {wrong}" if path.is_file() else "is not on this machine"
+    if remote.hash is None:
+        path.unlink(missing_ok=True)  # pooch would take whatever is there
+    failures: list[str] = []
+    damaged = False
+    for url in remote.urls:
+        try:
+            with _quiet(pooch.get_logger()):
+                _log.info("fetching %s into %s", url, cache)
+                pooch.retrieve(url, remote.hash, fname=name, path=cache, downloader=cast(Any, _download))
+            if _is_right(path, remote):
+                return path
+            path.unlink()  # a login page, say: else it would be found here for ever
+            damaged = True
+            failures.append(f"{url}: the file is no zip archive")
+        except OSError as error:  # every error of the network, and a disk that cannot be written
+            failures.append(f"{url}: {_root(error)}")
+        except ValueError:
+            damaged = True
+            failures.append(f"{url}: the file does not have the hash {remote.hash}")
+    reasons = "; ".join(failures)
+    if damaged:
+        raise ValueError(
+            f"{data_set}: {name} was downloaded but is not what was published, so it was not kept ({reasons})"
+        )
+    raise FileNotFoundError(
+        f"{data_set}: {name} {state} and could not be downloaded ({reasons}): put {_listed(wanted)} into {cache}, "
+        f"or into a folder of your own and write {data_set}:FOLDER"
+    )
+
+
+def _is_right(path: Path, remote: Remote) -> bool:
+    """Whether a file is what was published, as far as anybody can know: by its hash, or at least a zip archive."""
+    if remote.hash is None:
+        return path.suffix != ".zip" or zipfile.is_zipfile(path)
+    import pooch
+
+    return pooch.file_hash(str(path), _algorithm(remote)) == _hex(remote)
+
+
+def _algorithm(remote: Remote) -> str:
+    return (remote.hash or "").partition(":")[0]
+
+
+def _hex(remote: Remote) -> str:
+    return (remote.hash or "").partition(":")[2].lower()
+
+
+def _download(url: str, output_file: Any, pooch: Any) -> None:
+    """Write the bytes as the server stores them, for `pooch.retrieve` to check and to give their name.
+
+    pooch's own downloader would unpack a .gz that a server labels "Content-Encoding: gzip" (Apache does so by
+    default), and the published hash is the one of the packed file.
+    """
+    import requests
+    import urllib3
+    from tqdm import tqdm
+
+    with requests.get(url, stream=True, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"}) as response:
+        response.raise_for_status()
+        total = int(response.headers.get("Content-Length", 0)) or None
+        bar = tqdm(total=total, desc=url.rpartition("/")[2], unit="B", unit_scale=True, disable=not sys.stderr.isatty())
+        try:
+            with bar, open(output_file, "wb") as file:
+                for chunk in response.raw.stream(CHUNK, decode_content=False):
+                    file.write(chunk)
+                    bar.update(len(chunk))
+        except urllib3.exceptions.HTTPError as error:  # cut off or silent in the middle
+            raise OSError(f"the connection broke off ({error})") from error
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """pooch announces every download on stderr; a library should not."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _root(error: BaseException) -> str:
+    """What went wrong at the bottom, such as "Connection refused", without the layers that passed it on."""
+    deepest = error
+    while (cause := deepest.__cause__ or deepest.__context__) is not None:
+        deepest = cause
+    return str(deepest)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,19 @@
+"""The names of the splits, and which part of a training file is held out for validation."""
+
+from capsnet._names import check_name
+
+SPLITS = ("train", "validation", "train+validation", "test")
+
+
+def rows_of(split: str, count: int, parts: int, source: object) -> slice:
+    """Which of the ``count`` images of a file belong to ``split``; errors mention ``source``.
+
+    The last of ``parts`` equal parts of a training file is the validation split, so that nothing is ever chosen by the
+    test split. A fixed tail rather than a random choice: everybody who has the file has the same split, without a seed.
+    """
+    if check_name("split", split, SPLITS) == "test":
+        return slice(None)
+    if count < parts:
+        raise ValueError(f"{source}: {count} training images are too few: the validation split is one of {parts} parts")
+    cut = count - count // parts
+    return {"train": slice(0, cut), "validation": slice(cut, None)}.get(split, slice(None))
