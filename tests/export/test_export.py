@@ -15,7 +15,7 @@ from capsnet.data import Preprocess
 from capsnet.export import TOLERANCE, Format, export
 from capsnet.export import _export as exporting
 from capsnet.export._program import reason
-from capsnet.models import Model, Output
+from capsnet.models import Model, Output, _registry
 from tools import export_table
 
 onnx = pytest.importorskip("onnx")
@@ -67,8 +67,7 @@ class Undecided(Brightness):
 
 
 def test_outside_models_export_or_say_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = models._registry._MODELS
-    monkeypatch.setattr(models._registry, "_MODELS", dict(registry))
+    monkeypatch.setattr(_registry, "_MODELS", dict(_registry._MODELS))
     models.register("brightness", Brightness, "the mean of the pixels")
     models.register("undecided", Undecided, "the mean of some pixels")
     assert export_table.model_row("brightness", tmp_path) == "| `brightness` | yes | yes | lengths | images |"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,7 @@ from capsnet.inference import Evaluation, answers, measure, pick_device
 from capsnet.models import Model
 
 T = TypeVar("T")
+Whole: TypeAlias = Annotated[int, Field(ge=0)]
 NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets besides WORLD_SIZE
 TIMEOUT = 600.0  # seconds until a process that waits for the others gives up; CAPSNET_TIMEOUT sets another
 LONGEST = 1e6  # seconds: larger timeouts overflow
@@ -78,7 +79,7 @@ def current_job() -> Job:
     if name not in ("", "none"):
         return Job([name], True)
     agent = f"{socket.gethostname()}:{os.getppid()}"
-    agents = gather([(agent, _read("TORCHELASTIC_RESTART_COUNT", 0))])
+    agents = gather([(agent, _read("TORCHELASTIC_RESTART_COUNT", Whole, 0))])
     return Job(sorted({agent for agent, _ in agents}), any(count > 0 for _, count in agents))
 
 
@@ -89,7 +90,7 @@ def process_group(device: str = "auto") -> Iterator[torch.device]:
     The group lasts until the program ends, and a second ``process_group`` uses it again. If another process dies, this
     one raises ``ConnectionError`` in one sentence: the other's own error is the one to read.
     """
-    size = _read("WORLD_SIZE", 1, ge=0)
+    size = _read("WORLD_SIZE", Whole, 1)
     own = own_device(device, size)
     if size > 1 and not dist.is_initialized():
         _form_group(own, size)
@@ -118,7 +119,7 @@ def own_device(name: str, size: int) -> torch.device:
         raise ValueError("several processes compute on cuda or cpu, not on mps")
     if device.type == "cpu":
         return device
-    number, available = _read("LOCAL_RANK", 0, ge=0), torch.cuda.device_count()
+    number, available = _read("LOCAL_RANK", Whole, 0), torch.cuda.device_count()
     if number >= available:
         raise ValueError(f"{socket.gethostname()} has {available} GPUs: start at most {available} processes on it")
     torch.cuda.set_device(number)
@@ -131,8 +132,9 @@ def _form_group(device: torch.device, size: int) -> None:
         raise ValueError(
             f"WORLD_SIZE is {size} but {' and '.join(missing)} not set: start with torchrun, or unset WORLD_SIZE"
         )
-    number, port = _read("RANK", 0, ge=0, lt=size), _read("MASTER_PORT", 0, ge=0, le=65535)
-    seconds = _read("CAPSNET_TIMEOUT", TIMEOUT, gt=0, le=LONGEST)
+    number = _read("RANK", Annotated[Whole, Field(lt=size)], 0)
+    port = _read("MASTER_PORT", Annotated[Whole, Field(le=65535)], 0)
+    seconds = _read("CAPSNET_TIMEOUT", Annotated[float, Field(gt=0, le=LONGEST)], TIMEOUT)
     backend, timeout = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=seconds)
     try:
         store = _fresh_store(number, size, port, timeout)
@@ -173,11 +175,11 @@ def _fresh_store(number: int, size: int, port: int, timeout: timedelta) -> Store
     return PrefixStore(prefix, store)
 
 
-def _read(name: str, default: T, **limits: float) -> T:
-    """A number from the environment, of the default's type and within pydantic's limits (``ge``, ``gt``, ``lt``)."""
+def _read(name: str, kind: Any, default: Any) -> Any:
+    """A number from the environment, of a kind that pydantic checks."""
     text = os.environ.get(name)
     try:
-        return TypeAdapter(Annotated[type(default), Field(**limits)]).validate_strings(text) if text else default
+        return TypeAdapter(kind).validate_strings(text) if text else default
     except ValidationError as error:
         raise ValueError(f"the environment's {describe_error(error, name)}") from None
 
