@@ -55,8 +55,8 @@ class Run:
         """The lines of the metrics; a last line cut short by a kill is left out."""
         path = self.folder / METRICS
         lines = path.read_text().splitlines() if path.is_file() else []
-        parsed = [_parse(line) for line in lines]
-        return [line for line in parsed if line and (kind is None or line["kind"] == kind)]
+        whole = [json.loads(line) for line in lines if line.endswith("}")]
+        return [line for line in whole if kind is None or line["kind"] == kind]
 
     def forget_after(self, step: int, epoch: int) -> None:
         """Drop the lines that a resumed run will write again: those after ``step`` steps, and those of epochs beyond
@@ -191,13 +191,6 @@ def commit(package: Path = Path(__file__).parents[1]) -> str | None:
         return git("rev-parse", "HEAD")[:12] + (", changed since" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.TimeoutExpired):
         return None  # git is not installed
-
-
-def _parse(line: str) -> dict[str, Any]:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return {}
 
 
 def _reopen(folder: Path, config: TrainConfig) -> Run:
