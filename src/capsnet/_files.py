@@ -1,15 +1,15 @@
-"""Finding files, and writing them so that nobody ever sees half of one."""
+"""Paths from users, and atomic writing."""
 
 import contextlib
 import os
 import tempfile
 from pathlib import Path
 
-TEMPORARY = ".*.tmp"  # what a killed process may leave behind
+TEMPORARY = ".*.tmp"  # temporary files that a killed process may leave
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with its ``~`` or ``~user`` filled in; as it is if there is no such user: ``~x.jpg`` is a fine name."""
+    """The path with ``~`` or ``~user`` expanded; unchanged if there is no such user, as in ``~x.jpg``."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -17,9 +17,9 @@ def expanded(path: str | Path) -> Path:
 
 
 def check_text(path: str | Path, what: str) -> None:
-    """Refuse a name that no card, figure or terminal can show, before hours of training end in an error.
+    """Refuse a name that is not UTF-8 before training, because safetensors and cards need it.
 
-    File names are bytes, and those from old disks and archives need not be UTF-8; safetensors cannot open such files.
+    File names are bytes, and those from old disks and archives may have another encoding.
     """
     try:
         str(path).encode()
@@ -31,7 +31,7 @@ def check_text(path: str | Path, what: str) -> None:
 def write_atomically(path: str | Path, content: bytes | str) -> Path:
     """Write a whole file or nothing: a temporary file beside it, flushed to the disk, then renamed over it.
 
-    On any failure (a full disk, a signal, a missing folder) the old file stays as it was and nothing new is left.
+    On any failure (a full disk, a signal, a missing folder) the old file stays and no new one is left.
     """
     path = Path(path)
     if not path.parent.is_dir():

@@ -23,7 +23,7 @@ def describe_error(error: "ValidationError", what: str = "") -> str:
     first = error.errors()[0]
     name = ".".join([what] * bool(what) + [str(part) for part in first["loc"]]) or "the value"
     if first["type"] == "value_error":  # the type's own sentence, which names the value
-        return f"{name}: {first['ctx']['error']}"
+        return f"{name}: {first.get('ctx', {}).get('error')}"
     subject, should, rule = first["msg"].partition(" should ")
     rule = rule.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
     sentence = f"{name} must {rule}" if should and len(subject.split()) == 1 else f"{name}: {first['msg']}"

@@ -146,15 +146,16 @@ def multimnist_efficient() -> TrainConfig:
 
 @_bundled
 def affine() -> TrainConfig:
-    """Digits that are only ever shifted, to be tested on turned and sheared ones: the bundled `capsnet-affine`."""
+    """Digits that are only ever shifted, to be tested on turned and sheared ones: the bundled `capsnet-affine`.
+
+    The shift adds to the data's own 6 pixels: affNIST's digits are as far off centre.
+    """
     return dataclasses.replace(
         efficient(),
         data="expanded-mnist",
         model_options={"strides": [1, 2, 1, 2]},
         decoder=False,
-        augment=capsnet.data.Augment(
-            shift=4
-        ),  # in addition to the data's own 6: as far as affNIST's digits are off centre
+        augment=capsnet.data.Augment(shift=4),
     )
 
 
@@ -166,7 +167,10 @@ def affine_cnn() -> TrainConfig:
 
 @_bundled
 def matrix() -> TrainConfig:
-    """Matrix capsules with EM routing at CPU widths, on MNIST: two iterations, a growing margin."""
+    """Matrix capsules with EM routing at CPU widths, on MNIST: two iterations, a growing margin.
+
+    The short warm-up lets the network learn before the margin has grown, in 2000 steps.
+    """
     return capsnet.TrainConfig(
         model="matrix-capsnet-small",
         iterations=2,
@@ -175,7 +179,7 @@ def matrix() -> TrainConfig:
         batch_size=32,
         lr=1e-2,
         schedule="one-cycle",
-        warm_up=0.05,  # learn before the margin has grown, in 2000 steps
+        warm_up=0.05,
         ema=0.999,
     )
 

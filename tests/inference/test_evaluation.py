@@ -73,7 +73,7 @@ def test_predict_does_not_depend_on_the_batch(tiny: capsnet.Model) -> None:
 
 def test_preprocessing_refuses_channels_that_no_picture_has(tiny: capsnet.Model) -> None:
     tiny.in_channels = 5
-    with pytest.raises(ValueError, match="5 channels"):
+    with pytest.raises(ValueError, match="no picture file can become an input of this model, 5 x 20 x 22"):
         preprocessing_of(tiny)
 
 

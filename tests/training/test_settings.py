@@ -69,10 +69,10 @@ def final_weights(config: TrainConfig) -> list[float]:
     """Sums of the tested weights after the last epoch, without the report."""
     training, _, _ = loop.load_splits(config)
     state = loop.new_state(config, loop.build(config, training))
-    total = capsnet.data.num_batches(training, config.batch_size)
+    state.examples = len(training)
     order = capsnet.data.batches(training, config.batch_size, seed=0, epoch=0, shuffle=True, augment=config.augment)
     for batch in order:
-        loop.train_step(config, state, batch, None, total, run_folder.Run(Path()))
+        loop.train_step(state, batch, None, run_folder.Run(Path()))
     return [p.double().sum().item() for p in state.tested.parameters()]
 
 
@@ -82,9 +82,9 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
     seen: list[tuple] = []
     real = loop.train_step
 
-    def spy(config, state, batch, *more):
+    def spy(state, batch, *more):
         seen.append((batch.images.clone(), batch.targets.clone()))
-        return real(config, state, batch, *more)
+        return real(state, batch, *more)
 
     labelled: list[bool] = []
     forward = capsnet.models.CapsNet.forward

@@ -25,7 +25,7 @@ def test_loss_compares_each_capsule_with_its_source(pairs: TrainConfig) -> None:
     """The loss of a step, once more by hand: margin on both classes, two pictures, each against its own digit."""
     training, _, _ = loop.load_splits(pairs)
     state = loop.new_state(pairs, loop.build(pairs, training))
-    batch = training.batch(range(20))
+    state.examples, batch = len(training), training.batch(range(20))
     assert batch.sources is not None
     with torch.no_grad():
         output = state.model(batch.images)
@@ -35,7 +35,7 @@ def test_loss_compares_each_capsule_with_its_source(pairs: TrainConfig) -> None:
             classes = batch.sources.classes[:, k]
             drawn = state.model.decode(output.poses, classes)
             wanted = wanted + F.reconstruction_loss(drawn, batch.sources.images[:, k])
-    losses = loop.train_step(pairs, state, batch, None, 10, run_folder.Run(Path()))
+    losses = loop.train_step(state, batch, None, run_folder.Run(Path()))
     assert losses["loss"] == pytest.approx(float(wanted), rel=1e-5)
 
 

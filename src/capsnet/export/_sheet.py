@@ -5,9 +5,9 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from capsnet._version import __version__
-from capsnet.data import Preprocess
+from capsnet.data import preprocess_for
 from capsnet.export._program import Traced
-from capsnet.inference import preprocessing_of, words_of
+from capsnet.inference import words_of
 from capsnet.models import Model
 from capsnet.weights.onnx_file import Exported, Port
 
@@ -20,6 +20,7 @@ MEANINGS = {
 
 def describe(model: Model, traced: Traced) -> Exported:
     """Everything needed to prepare an input and to read the answer, ready for JSON."""
+    resize = preprocess_for(model.image_size, model.in_channels)  # the default of ``predict``
     nodes = traced.program.graph_signature.user_outputs
     values = {node.name: node.meta["val"] for node in traced.program.graph.nodes if "val" in node.meta}
     outputs: list[Port] = [
@@ -39,7 +40,7 @@ def describe(model: Model, traced: Traced) -> Exported:
         "image_size": model.image_size,
         "channels": model.in_channels,
         "class_names": list(model.class_names),
-        "preprocessing": _preprocessing(model),
+        "preprocessing": model.preprocessing or (resize.model_dump() if resize and not model.takes_texts else {}),
         "config": model.config,
         "card": model.card,
         "versions": {"capsnet": __version__, "torch": torch.__version__, "onnx": _version("onnx")},
@@ -53,15 +54,6 @@ def _input(model: Model, traced: Traced) -> Port:
     shape: list[int | str] = ["batch", model.in_channels, *model.image_size]
     meaning = "pictures prepared as preprocessing says, channels first, without further normalisation"
     return {"name": traced.input, "dtype": "float32", "shape": shape, "meaning": meaning}
-
-
-def _preprocessing(model: Model) -> dict:
-    """As stored with the weights, else the default of ``predict``; empty if no picture file has that many channels."""
-    if model.preprocessing or model.takes_texts or model.in_channels not in (1, 3):
-        return model.preprocessing
-    prepare = preprocessing_of(model)
-    assert isinstance(prepare, Preprocess)
-    return prepare.model_dump()
 
 
 def _version(package: str) -> str:

@@ -36,11 +36,8 @@ def torch_batches(model: Model, source: Any, batch_size: int) -> tuple[Iterator[
 def _batches(model: Model, loader: DataLoader) -> Iterator[Batch]:
     count = 0
     for batch in loader:
-        if not isinstance(batch, list | tuple) or len(batch) != 2:
-            raise ValueError(f"an example must be a pair (image, label), got {_kind(batch)}")
-        images, targets = as_inputs(model, torch.as_tensor(batch[0])), torch.as_tensor(batch[1])
-        if len(images) != len(targets):
-            raise ValueError(f"a batch has {len(images)} images and {len(targets)} labels")
+        images, targets = map(torch.as_tensor, _pair(batch))
+        images = as_inputs(model, images)
         yield Batch(images, targets, torch.arange(count, count + len(images)))
         count += len(images)
     if not count:
@@ -48,22 +45,17 @@ def _batches(model: Model, loader: DataLoader) -> Iterator[Batch]:
 
 
 def _collate(model: Model, examples: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    for example in examples:
-        if not isinstance(example, list | tuple) or len(example) != 2:
-            raise ValueError(f"an example must be a pair (image, label), got {_kind(example)}")
-    prepare = preprocessing_of(model) if any(isinstance(image, Image.Image) for image, _ in examples) else None
-    images = [
-        torch.as_tensor(prepare(image) if prepare and isinstance(image, Image.Image) else image)
-        for image, _ in examples
-    ]
-    if model.takes_texts:
-        inputs = pad_sequence(images, batch_first=True)
-    elif len({image.shape for image in images}) > 1:
+    images, labels = zip(*map(_pair, examples), strict=True)
+    if any(isinstance(image, Image.Image) for image in images):
+        images = map(preprocessing_of(model), images)
+    images = [torch.as_tensor(image) for image in images]
+    if not model.takes_texts and len({image.shape for image in images}) > 1:
         raise ValueError(f"images must have one size, got {tuple(images[0].shape)} and others: resize them first")
-    else:
-        inputs = torch.stack(images)
-    return inputs, torch.from_numpy(np.stack([np.asarray(label) for _, label in examples]))
+    return pad_sequence(images, batch_first=True), torch.from_numpy(np.stack([np.asarray(label) for label in labels]))
 
 
-def _kind(value: Any) -> str:
-    return f"{len(value)} values" if isinstance(value, list | tuple) else type(value).__name__
+def _pair(example: Any) -> Any:
+    if isinstance(example, list | tuple) and len(example) == 2:
+        return example
+    kind = f"{len(example)} values" if isinstance(example, list | tuple) else type(example).__name__
+    raise ValueError(f"an example must be a pair (image, label), got {kind}")

@@ -46,21 +46,14 @@ class Evaluation(NamedTuple):
     def __str__(self) -> str:
         if self.metrics.get("accuracy") is None and self.metrics.get("exact_match") is None:
             return f"{self.metrics['n']:,} examples, none of them with a label"
-        share, credit = self.accuracy, self.half_credit
         right = "right" if "accuracy" in self.metrics else "with exactly the true classes"
-        rest = "" if credit is None else f"; half credit {_percent(credit)}"
-        return f"{share.value:.2%} of {share.n:,} {right} {_interval(share)}{rest}"
+        shares = [(self.accuracy, f" of {self.accuracy.n:,} {right}"), (self.half_credit, " with half credit")]
+        return "; ".join(
+            f"{share.value:.2%}{what} (95 %: {share.low:.2%} to {share.high:.2%})" for share, what in shares if share
+        )
 
     def __repr__(self) -> str:
         return f"<Evaluation: {self}>"
-
-
-def _percent(share: Proportion) -> str:
-    return f"{share.value:.2%} {_interval(share)}"
-
-
-def _interval(share: Proportion) -> str:
-    return f"(95 %: {share.low:.2%} to {share.high:.2%})"
 
 
 def evaluate(

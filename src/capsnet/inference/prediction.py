@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from capsnet._files import expanded, write_atomically
-from capsnet.data import Preprocess, Words, images_in
+from capsnet.data import Preprocess, Words, images_in, preprocess_for
 from capsnet.models import Model, Output
 from capsnet.weights import load
 
@@ -145,12 +145,12 @@ def preprocessing_of(model: Model) -> Callable[[Any], Tensor]:
     """The function from a picture or text to this model's input: as stored with its weights, else a plain resize."""
     if model.takes_texts:
         return words_of(model)
-    height, width = model.image_size
     if model.preprocessing:
         return Preprocess(**model.preprocessing)
-    if model.in_channels not in (1, 3):
-        raise ValueError(f"the model takes {model.in_channels} channels: no picture file has that many")
-    return Preprocess(style="plain", height=height, width=width, channels=model.in_channels)
+    if (resize := preprocess_for(model.image_size, model.in_channels)) is None:
+        shape = " x ".join(map(str, (model.in_channels, *model.image_size)))
+        raise ValueError(f"no picture file can become an input of this model, {shape}: give tensors")
+    return resize
 
 
 def words_of(model: Model) -> Words:

@@ -81,6 +81,9 @@ class Ensemble(Model):
     def draws(self) -> bool:
         return any(member.draws for member in _networks(self))
 
+    def example_inputs(self, count: int) -> Tensor:
+        return _networks(self)[0].example_inputs(count)
+
     def routed_layers(self) -> dict[str, nn.Module]:
         """None: each member routes by itself."""
         return {}

@@ -1,6 +1,7 @@
 """The state of a run between two steps: everything that an exact resume needs."""
 
 import io
+import math
 import pickle
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ class Diverged(ValueError):
 class State:
     """The progress of a run. Randomness is keyed by (seed, epoch, example), so there is no generator to save."""
 
+    config: TrainConfig
     model: Model
     objective: nn.Module  # the model and its loss, data parallel over all processes
     optimizer: torch.optim.Optimizer
@@ -51,6 +53,17 @@ class State:
         return now
 
     @property
+    def steps(self) -> int:
+        """The number of steps of the whole run."""
+        return math.ceil(self.examples / self.config.batch_size) * self.config.epochs
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or the validation accuracy is good enough to stop."""
+        stop_at = self.config.stop_at
+        return self.epoch >= self.config.epochs or (stop_at is not None and self.best_score >= stop_at)
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
@@ -70,7 +83,7 @@ def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> Stat
     if config.ema is not None:
         average = AveragedModel(model, multi_avg_fn=moving_average(config.ema), use_buffers=True)
     scaler = torch.amp.GradScaler(next(model.parameters()).device.type, enabled=config.precision == "fp16")
-    return State(model, parallel, make_optimizer(config, model), scaler, average)
+    return State(config, model, parallel, make_optimizer(config, model), scaler, average)
 
 
 def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor | int], None]:

@@ -16,19 +16,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from capsnet import data
+from capsnet._names import describe_error
 from capsnet.data import Dataset
 from capsnet.inference import Evaluation, answers, measure, pick_device
 from capsnet.models import Model
 
 T = TypeVar("T")
+Whole: TypeAlias = Annotated[int, Field(ge=0)]
 NEEDED = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun sets besides WORLD_SIZE
 TIMEOUT = 600.0  # seconds until a process that waits for the others gives up; CAPSNET_TIMEOUT sets another
 LONGEST = 1e6  # seconds: larger timeouts overflow
@@ -76,7 +79,7 @@ def current_job() -> Job:
     if name not in ("", "none"):
         return Job([name], True)
     agent = f"{socket.gethostname()}:{os.getppid()}"
-    agents = gather([(agent, _read_number("TORCHELASTIC_RESTART_COUNT", 0))])
+    agents = gather([(agent, _read("TORCHELASTIC_RESTART_COUNT", Whole, 0))])
     return Job(sorted({agent for agent, _ in agents}), any(count > 0 for _, count in agents))
 
 
@@ -87,7 +90,7 @@ def process_group(device: str = "auto") -> Iterator[torch.device]:
     The group lasts until the program ends, and a second ``process_group`` uses it again. If another process dies, this
     one raises ``ConnectionError`` in one sentence: the other's own error is the one to read.
     """
-    size = _read_number("WORLD_SIZE", 1)
+    size = _read("WORLD_SIZE", Whole, 1)
     own = own_device(device, size)
     if size > 1 and not dist.is_initialized():
         _form_group(own, size)
@@ -116,7 +119,7 @@ def own_device(name: str, size: int) -> torch.device:
         raise ValueError("several processes compute on cuda or cpu, not on mps")
     if device.type == "cpu":
         return device
-    number, available = _read_number("LOCAL_RANK", 0), torch.cuda.device_count()
+    number, available = _read("LOCAL_RANK", Whole, 0), torch.cuda.device_count()
     if number >= available:
         raise ValueError(f"{socket.gethostname()} has {available} GPUs: start at most {available} processes on it")
     torch.cuda.set_device(number)
@@ -129,34 +132,32 @@ def _form_group(device: torch.device, size: int) -> None:
         raise ValueError(
             f"WORLD_SIZE is {size} but {' and '.join(missing)} not set: start with torchrun, or unset WORLD_SIZE"
         )
-    number = _read_number("RANK", 0)
-    if not 0 <= number < size:
-        raise ValueError(f"RANK must lie in 0..{size - 1} for a WORLD_SIZE of {size}, got {number}")
-    if (port := _read_number("MASTER_PORT", 0)) > 65535:
-        raise ValueError(f"the environment's MASTER_PORT must lie in 0..65535, got {port}")
-    seconds = _read_timeout()
+    number = _read("RANK", Annotated[Whole, Field(lt=size)], 0)
+    port = _read("MASTER_PORT", Annotated[Whole, Field(le=65535)], 0)
+    seconds = _read("CAPSNET_TIMEOUT", Annotated[float, Field(gt=0, le=LONGEST)], TIMEOUT)
     backend, timeout = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=seconds)
     try:
-        store = _fresh_store(number, size, timeout)
+        store = _fresh_store(number, size, port, timeout)
         dist.init_process_group(backend, store=store, rank=number, world_size=size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        place = f"{os.environ['MASTER_ADDR']}:{port}"
         raise ValueError(
             f"the {size} processes did not all meet at {place} within {seconds:g} s: is each of them running, is the "
             f"port free, is WORLD_SIZE right? ({' '.join(str(error).split())[:200]})"
         ) from None
 
 
-def _fresh_store(number: int, size: int, timeout: timedelta) -> Store:
+def _fresh_store(number: int, size: int, port: int, timeout: timedelta) -> Store:
     """A prefix of the common store that no earlier attempt has written to.
 
     torchrun keeps its store over restarts, with the addresses of dead processes in it, and its count of restarts may
     differ between machines (pytorch issue 135712). So the main process makes up a new prefix and sends it to each of
     the others in answer to a request, whose name is new as well.
     """
-    host, port = os.environ["MASTER_ADDR"], _read_number("MASTER_PORT", 0)
     owned_by_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = TCPStore(host, port, size, is_master=number == 0 and not owned_by_agent, timeout=timeout)
+    store = TCPStore(
+        os.environ["MASTER_ADDR"], port, size, is_master=number == 0 and not owned_by_agent, timeout=timeout
+    )
     prefix = request = uuid.uuid4().hex
     if number > 0:
         store.set(f"requests/{number}", request)
@@ -174,23 +175,13 @@ def _fresh_store(number: int, size: int, timeout: timedelta) -> Store:
     return PrefixStore(prefix, store)
 
 
-def _read_number(name: str, default: int) -> int:
-    text = os.environ.get(name) or str(default)
-    if not text.isdecimal():
-        raise ValueError(f"the environment's {name} must be a whole number, got {text!r}")
-    return int(text)
-
-
-def _read_timeout() -> float:
-    text = os.environ.get("CAPSNET_TIMEOUT") or str(TIMEOUT)
+def _read(name: str, kind: Any, default: Any) -> Any:
+    """A number from the environment, of a kind that pydantic checks."""
+    text = os.environ.get(name)
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= LONGEST:
-        allowed = f"a number of seconds above 0, at most {LONGEST:.0f}"
-        raise ValueError(f"the environment's CAPSNET_TIMEOUT must be {allowed}, got {text!r}")
-    return seconds
+        return TypeAdapter(kind).validate_strings(text) if text else default
+    except ValidationError as error:
+        raise ValueError(f"the environment's {describe_error(error, name)}") from None
 
 
 def broadcast_from_main(compute: Callable[[], T]) -> T:

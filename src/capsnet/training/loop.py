@@ -104,18 +104,11 @@ def train(
         model = build(config, splits[0]).to(own_device)
         run = open_on_all_ranks(config, out, resume)
         with run.lock(), logging_redirect_tqdm():
-            return train_in(run, config, new_state(config, model, compile), *splits, compile, figures)
+            return train_in(run, new_state(config, model, compile), *splits, compile, figures)
 
 
 def train_in(
-    run: Run,
-    config: TrainConfig,
-    state: State,
-    training: Dataset,
-    validation: Dataset | None,
-    test: Dataset,
-    compiled: bool,
-    figures: bool,
+    run: Run, state: State, training: Dataset, validation: Dataset | None, test: Dataset, compiled: bool, figures: bool
 ) -> Result:
     """Start or resume the run of a folder, and finish it."""
     state.examples = len(training)
@@ -124,13 +117,13 @@ def train_in(
         log.info("resuming %s at step %d", run.folder, state.step)
     run.forget_after(state.step, state.epoch)
     run.record_environment(state.step, environment(state.device) | {"processes": distributed.world_size()})
-    board = open_board(run.folder, state, config, training)
+    board = open_board(run.folder, state, training)
     with stop_politely() as stopped, explained(compiled):
-        fit(config, state, training, validation, run, board, stopped)
+        fit(state, training, validation, run, board, stopped)
     board.close()
     if state.best_weights is not None:
         state.tested.load_state_dict(state.best_weights)
-    test_result = report(config, state, run, test, figures)
+    test_result = report(state, run, test, figures)
     if distributed.is_main():
         run.checkpoint.unlink(missing_ok=True)
         (run.folder / JOB).unlink(missing_ok=True)
@@ -152,7 +145,6 @@ def log_processes(config: TrainConfig) -> None:
 
 
 def fit(
-    config: TrainConfig,
     state: State,
     training: Dataset,
     validation: Dataset | None,
@@ -162,19 +154,19 @@ def fit(
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Run all epochs that are left. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
+    config, state.examples = state.config, len(training)
     per_epoch = data.num_batches(training, config.batch_size)
-    total = per_epoch * config.epochs
     done, hidden = state.epoch * len(training) + state.seen, None if distributed.is_main() and not on_epoch else True
     unit = " texts" if training.vocabulary else " images"
     with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=hidden, dynamic_ncols=True) as bar:
         weights = class_weights(training) if config.class_weights else None
-        while state.epoch < config.epochs and not good_enough(config, state):
+        while not state.finished:
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
             since = time.perf_counter()
             order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
             for index in data.batch_indices(len(training), config.batch_size, **order):
                 batch, piece = own_piece(config, training, index, state.epoch)
-                losses = train_step(config, state, batch, weights, total, run, piece)
+                losses = train_step(state, batch, weights, run, piece)
                 bar.update(piece.whole)
                 if state.step % RECORD_EVERY == 0:
                     run.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
@@ -188,23 +180,13 @@ def fit(
                     save_checkpoint(state, run.checkpoint)
                     raise Interrupted(run.folder)
             state.spend(since)
-            line = end_epoch(config, state, validation, run, board, total)
+            line = end_epoch(state, validation, run, board)
             if on_epoch is not None:
                 on_epoch(line)
 
 
-def good_enough(config: TrainConfig, state: State) -> bool:
-    return config.stop_at is not None and state.best_score >= config.stop_at
-
-
 def train_step(
-    config: TrainConfig,
-    state: State,
-    batch: Batch,
-    weights: Tensor | None,
-    total: int,
-    run: Run,
-    piece: Piece | None = None,
+    state: State, batch: Batch, weights: Tensor | None, run: Run, piece: Piece | None = None
 ) -> dict[str, float]:
     """One batch: forward, loss, backward, one step of the optimiser. Returns the losses.
 
@@ -212,14 +194,14 @@ def train_step(
     """
     piece = piece or Piece(len(batch.images), len(batch.images))
     model, optimizer, scaler = state.model, state.optimizer, state.scaler
-    rate = learning_rate(config, state.step, total)
+    rate = learning_rate(state.config, state.step, state.steps)
     for group in optimizer.param_groups:
         group["lr"] = rate
     model.train()
     optimizer.zero_grad(set_to_none=True)
-    losses = backward(config, state.objective, model, scaler, batch, piece, weights, state.step)
+    losses = backward(state.config, state.objective, model, scaler, batch, piece, weights, state.step)
     scaler.unscale_(optimizer)
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf))
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), state.config.clip or math.inf))
     too_large = scaler.is_enabled() and scaler.get_scale() > 1  # fp16: the step is skipped and the scale lowered
     if not math.isfinite(losses["loss"]) or not (math.isfinite(norm) or too_large):
         raise Diverged(diverged(losses, norm, rate, state, run))
@@ -236,17 +218,10 @@ def train_step(
     return losses | {"lr": rate, "gradient_norm": norm}
 
 
-def end_epoch(
-    config: TrainConfig,
-    state: State,
-    validation: Dataset | None,
-    run: Run,
-    board: Board,
-    total: int,
-) -> dict[str, Any]:
+def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) -> dict[str, Any]:
     """Validate, keep the best weights, record and return the epoch's metrics, and save a checkpoint if it is due."""
     check_finite(state, run.checkpoint)
-    before, seconds = state.step - state.batch, state.spent
+    config, before, seconds = state.config, state.step - state.batch, state.spent
     speed = state.seen / seconds if seconds else 0.0  # 0: resumed from an older checkpoint without times
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
@@ -257,7 +232,7 @@ def end_epoch(
         if config.keep == "best" and score > state.best_score:
             weights = {name: t.detach().cpu().clone() for name, t in state.tested.state_dict().items()}
             state.best_score, state.best_epoch, state.best_weights = score, state.epoch, weights
-    line |= {"lr": learning_rate(config, state.step - 1, total), "images_per_second": round(speed, 1)}
+    line |= {"lr": learning_rate(config, state.step - 1, state.steps), "images_per_second": round(speed, 1)}
     line["seconds"] = round(seconds, 1)  # of training, without validation
     run.record(line)
     board.epoch(line, state, validation)

@@ -21,10 +21,10 @@ from capsnet.weights import save
 SHOWN = 24  # pictures in the figure of reconstructions
 
 
-def report(config: TrainConfig, state: State, run: Run, test: Dataset, pictures: bool = True) -> Evaluation:
+def report(state: State, run: Run, test: Dataset, pictures: bool = True) -> Evaluation:
     """Write everything a run leaves besides its curves. The weights come first, so that a failing figure cannot lose
     them; the results come last: they mark the run as finished."""
-    model = state.tested
+    config, model = state.config, state.tested
     result = evaluate(model, test, progress=True)
     if not is_main():
         return result
@@ -33,7 +33,7 @@ def report(config: TrainConfig, state: State, run: Run, test: Dataset, pictures:
     model.card = origin | {"epoch": epoch, "test_accuracy": result.accuracy._asdict()}
     save(model, run.folder / WEIGHTS)
     drawn = draw(model, test, result, run) if pictures else []
-    run.write(README, run_page(config, state, result, epoch, drawn, run))
+    run.write(README, run_page(state, result, epoch, drawn, run))
     run.write(RESULTS, {"split": "test", "epoch": epoch, **result.metrics})
     return result
 
@@ -69,9 +69,9 @@ def draw(model: Model, test: Dataset, result: Evaluation, run: Run) -> list[Path
     ]
 
 
-def run_page(config: TrainConfig, state: State, result: Evaluation, epoch: int, drawn: list[Path], run: Run) -> str:
+def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], run: Run) -> str:
     """The README of a run: what was run, what came out, how to use it."""
-    model, folder = state.tested, shlex.quote(str(run.folder))
+    config, model, folder = state.config, state.tested, shlex.quote(str(run.folder))
     limited = config.limit is not None and config.limit <= state.examples  # a limit beyond the split takes all of it
     examples = f"the first {state.examples:,} examples of the" if limited else "all examples of the"
     epochs = f"{config.epochs} epoch{'s' if config.epochs > 1 else ''}"

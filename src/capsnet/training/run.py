@@ -27,10 +27,10 @@ CHECKPOINT, WEIGHTS, FIGURES, LOCK, JOB = "checkpoint.pt", "model.safetensors", 
 
 
 class Run:
-    """A folder with the files of one run."""
+    """A folder with the files of one run. Of several processes only one ``writes``; on the others nothing happens."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, writes: bool = True) -> None:
+        self.folder, self.writes = folder, writes
 
     @property
     def finished(self) -> bool:
@@ -43,19 +43,20 @@ class Run:
 
     def write(self, name: str, content: str | dict[str, Any]) -> Path:
         text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
-        return write_atomically(self.folder / name, text)
+        return write_atomically(self.folder / name, text) if self.writes else self.folder / name
 
     def record(self, values: dict[str, Any]) -> None:
         """Append one line to the metrics."""
-        with open(self.folder / METRICS, "a") as file:
-            file.write(json.dumps(values) + "\n")
+        if self.writes:
+            with open(self.folder / METRICS, "a") as file:
+                file.write(json.dumps(values) + "\n")
 
     def records(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The lines of the metrics; a last line cut short by a kill is left out."""
         path = self.folder / METRICS
         lines = path.read_text().splitlines() if path.is_file() else []
-        parsed = [_parse(line) for line in lines]
-        return [line for line in parsed if line and (kind is None or line["kind"] == kind)]
+        whole = [json.loads(line) for line in lines if line.endswith("}")]
+        return [line for line in whole if kind is None or line["kind"] == kind]
 
     def forget_after(self, step: int, epoch: int) -> None:
         """Drop the lines that a resumed run will write again: those after ``step`` steps, and those of epochs beyond
@@ -77,6 +78,9 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder while training in it, so that no other process resumes a run that is still running."""
+        if not self.writes:
+            yield
+            return
         with open(self.folder / LOCK, "w") as file:
             if not _try_lock(file):
                 raise ValueError(f"another process is training in {self.folder}")
@@ -96,28 +100,11 @@ class Run:
             return not _try_lock(file)
 
 
-class ReadOnlyRun(Run):
-    """The folder on the processes that do not write: only the main one does."""
-
-    def write(self, name: str, content: str | dict[str, Any]) -> Path:
-        return self.folder / name
-
-    def record(self, values: dict[str, Any]) -> None: ...
-
-    def forget_after(self, step: int, epoch: int) -> None: ...
-
-    def record_environment(self, step: int, environment: dict[str, Any]) -> None: ...
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        yield
-
-
 def open_on_all_ranks(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
     """``open_run`` for several processes: the main one opens it and sends the folder to the others."""
     job = distributed.current_job()
     folder = distributed.broadcast_from_main(lambda: _open_for(job, config, out, resume).folder)
-    return Run(folder) if distributed.is_main() else ReadOnlyRun(folder)
+    return Run(folder, writes=distributed.is_main())
 
 
 def _open_for(job: distributed.Job, config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
@@ -204,13 +191,6 @@ def commit(package: Path = Path(__file__).parents[1]) -> str | None:
         return git("rev-parse", "HEAD")[:12] + (", changed since" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.TimeoutExpired):
         return None  # git is not installed
-
-
-def _parse(line: str) -> dict[str, Any]:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return {}
 
 
 def _reopen(folder: Path, config: TrainConfig) -> Run:

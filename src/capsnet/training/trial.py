@@ -51,7 +51,7 @@ def try_out(
         try:
             once = dataclasses.replace(config, checkpoint_every=NEVER)
             with stop_politely() as stopped:
-                fit(once, new_state(config, model), training, validation, run, Board(), stopped, on_epoch)
+                fit(new_state(once, model), training, validation, run, Board(), stopped, on_epoch)
             if stopped():  # after the last step
                 raise Interrupted(run.folder)
         finally:

@@ -110,17 +110,11 @@ def load_file(path: str | Path) -> Model:
             raise ValueError(f"{len(about['class_names'])} class names for {model.num_classes} classes")
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} describes a model that cannot be built here: {error}") from None
-    tensors = read_tensors(path)
-    own = model.state_dict()
-    wrong = [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
-    if not wrong:
-        missing, unexpected = model.load_state_dict(tensors, strict=False)  # the model may drop what is obsolete
-        wrong = [*missing, *unexpected]
-    if wrong:
-        raise ValueError(
-            f"{path} does not fit the model {config['name']!r} that it names: "
-            f"{len(wrong)} tensors differ, {sorted(wrong)[0]!r} among them"
-        )
+    try:
+        model.load_state_dict(read_tensors(path))
+    except RuntimeError as error:
+        why = " ".join(str(error).partition("\n")[2].split())
+        raise ValueError(f"{path} does not fit the model {config['name']!r} that it names: {why[:200]}") from None
     model.class_names = tuple(about["class_names"])
     model.preprocessing = about["preprocessing"]
     model.card = about["card"]
