@@ -27,8 +27,17 @@ WORKER = """
 import sys
 from capsnet.search import _storage, _worker
 _storage.HEARTBEAT, _storage.GRACE = 1, 2
-sys.exit(_worker.main())
 """
+KILLED = """
+import os, signal
+train = _worker.try_out
+def train_and_die(config, folder, on_epoch, **more):
+    def die(line):
+        on_epoch(line)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return train(config, folder, on_epoch=die, **more)
+_worker.try_out = train_and_die
+"""  # after the first epoch
 
 
 @pytest.fixture
@@ -37,7 +46,7 @@ def longer(small: TrainConfig) -> TrainConfig:
     return dataclasses.replace(small, data=data.canonical(small.data), epochs=4, batch_size=6)
 
 
-def start(config: TrainConfig, wanted: int, out: Path, storage: str) -> subprocess.Popen:
+def start(config: TrainConfig, wanted: int, out: Path, storage: str, code: str = "") -> subprocess.Popen:
     job = Job(
         config=config,
         space="rate",
@@ -49,7 +58,7 @@ def start(config: TrainConfig, wanted: int, out: Path, storage: str) -> subproce
         threads=1,
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", WORKER],
+        [sys.executable, "-c", f"{WORKER}{code}sys.exit(_worker.main())"],
         stdin=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1", "CAPSNET_DEBUG": "1"},
     )
@@ -82,14 +91,12 @@ def reported(trials: list[FrozenTrial], process: subprocess.Popen) -> bool:
     return any(t.state == TrialState.RUNNING and t.intermediate_values for t in mine)
 
 
-def test_killed_worker_trial_is_repeated(longer: TrainConfig, out: Path) -> None:
+def test_killed_worker_trial_is_repeated(small: TrainConfig, out: Path) -> None:
     out.mkdir()
-    first = start(longer, 2, out, default_storage(out))
-    wait_until(lambda: reported(sqlite_trials(out), first))
-    first.kill()
-    assert first.wait() == -signal.SIGKILL
+    config = dataclasses.replace(small, data=data.canonical(small.data))
+    assert start(config, 2, out, default_storage(out), KILLED).wait(120) == -signal.SIGKILL
     time.sleep(4)  # longer than the grace period
-    assert start(longer, 2, out, default_storage(out)).wait(120) == 0
+    assert start(config, 2, out, default_storage(out)).wait(120) == 0
     cut, repeated, other = sqlite_trials(out)
     assert [cut.state, retry_of(repeated), retry_of(other)] == [TrialState.FAIL, 0, None]
     assert cut.params == repeated.params
@@ -135,23 +142,15 @@ def test_killed_workers_lose_no_finished_trial(longer: TrainConfig, out: Path) -
     assert best == max(t.value or 0 for t in trials if t.state == TrialState.COMPLETE)
 
 
-def test_killed_worker_in_a_journal_does_not_stop_the_study(longer: TrainConfig, out: Path) -> None:
+def test_killed_worker_in_a_journal_does_not_stop_the_study(small: TrainConfig, out: Path) -> None:
     """A journal has no heartbeat: the trial stays running and does not count."""
     out.mkdir()
     path = out / "study.log"
-
-    def trials() -> list[FrozenTrial]:
-        if not (out / "trials-quick-rate").exists():
-            return []
-        return optuna.load_study(study_name="quick-rate", storage=JournalStorage(JournalFileBackend(str(path)))).trials
-
-    worker = start(longer, 2, out, f"journal:{path}")
-    wait_until(lambda: reported(trials(), worker))
-    worker.kill()
-    worker.wait()
-    assert search(longer, "rate", 2, out=out, storage=f"journal:{path}", seeds=0, device="cpu").finished == 2
-    assert [t.state.name in ("COMPLETE", "PRUNED") for t in trials()] == [False, True, True]
-    assert trials()[0].state == TrialState.RUNNING
+    config = dataclasses.replace(small, data=data.canonical(small.data))
+    assert start(config, 2, out, f"journal:{path}", KILLED).wait(120) == -signal.SIGKILL
+    assert search(config, "rate", 2, out=out, storage=f"journal:{path}", seeds=0, device="cpu").finished == 2
+    trials = optuna.load_study(study_name="quick-rate", storage=JournalStorage(JournalFileBackend(str(path)))).trials
+    assert [t.state == TrialState.RUNNING for t in trials] == [True, False, False]
 
 
 def test_ctrl_c_stops_all_workers(longer: TrainConfig, out: Path) -> None:

@@ -74,10 +74,10 @@ def test_continued_study_equals_one_in_one_go(small: TrainConfig, tmp_path: Path
     search(small, "capsules", 2, out=tmp_path / "parts", seeds=0, device="cpu")
     result = search(small, "capsules", 6, out=tmp_path / "parts", seeds=0, device="cpu")
     search(small, "capsules", 6, out=tmp_path / "whole", seeds=0, device="cpu")
-    told = [
+    studies = [
         [(t["params"], t["validation_accuracy"]) for t in trials_of(tmp_path / name)] for name in ("parts", "whole")
     ]
-    assert told[0] == told[1]
+    assert studies[0] == studies[1]
     assert result.verdict is None
     more = search(small, "capsules", 3, out=tmp_path / "parts", seeds=0, device="cpu")  # has them already
     assert more.finished == 6
@@ -286,9 +286,9 @@ def test_command_line_reports_and_continues(
     cli.main(["search", "--spaces"])
     assert "learning rate" in capsys.readouterr().out
     cli.main(["search", "small", "--space", "rate", "--trials", "2", "--epochs", "1", "--seeds", "0"])
-    said = capsys.readouterr().out
-    assert "best: trial" in said
-    assert "train runs/small/search-rate/best.json" in said
+    output = capsys.readouterr().out
+    assert "best: trial" in output
+    assert "train runs/small/search-rate/best.json" in output
     assert read_config("runs/small/search-rate/best.json").epochs == 1
     for space, trials, words in (("rat", "2", "Did you mean 'rate'"), ("rate", "0", "at least 1")):
         with pytest.raises(SystemExit) as stop:

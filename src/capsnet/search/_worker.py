@@ -1,7 +1,7 @@
 """One worker: runs trials of a study until enough are finished. ``python -m capsnet.search`` is one in a process.
 
-Optuna queues, counts and stores the trials. Added here: the values of a trial depend on the recipe's seed and the
-finished trials only, so a study that was interrupted continues with the trials it would have had.
+Optuna queues, counts and stores the trials. This module makes the values of a trial depend on the recipe's seed and
+the finished trials only, so a study that was interrupted continues with the trials it would have had.
 """
 
 import hashlib
@@ -9,7 +9,6 @@ import logging
 import os
 import pickle
 import shutil
-import signal
 import socket
 import sys
 import time
@@ -26,6 +25,7 @@ from capsnet._plugins import load_plugins
 from capsnet.search._storage import need_optuna, open_study, retry_once, storage_errors
 from capsnet.search.spaces import SPACES, change, current_values, default_params
 from capsnet.training import Diverged, Interrupted, TrainConfig
+from capsnet.training.loop import stop_politely
 from capsnet.training.run import Run
 from capsnet.training.trial import try_out
 
@@ -55,45 +55,59 @@ class Job:
 
 
 def work(job: Job, study: "optuna.Study", on_trial: Callable[[], None] = lambda: None) -> None:
-    """Run trials until ``job.trials`` are finished or the time is over; ``on_trial`` is called after each."""
-    optuna = need_optuna()
-    enough = optuna.study.MaxTrialsCallback(job.trials, states=_finished_states())
-    while len(finished_trials(study)) < job.trials:
-        seconds = None if job.deadline is None else job.deadline - time.time()
-        if seconds is not None and seconds <= 0:
-            return
-        try:
-            study.optimize(
-                lambda trial: run_trial(job, study, trial),
-                timeout=seconds,
-                callbacks=[enough, lambda *_: on_trial()],
-            )
-        except ValueError as error:  # suspended for so long that the trial was given to another worker: go on
-            if not str(error).startswith("Cannot tell a FAIL trial"):
-                raise
+    """Run trials until ``job.trials`` are finished or the time is over; ``on_trial`` is called after each.
+
+    Ctrl-C and SIGTERM set a flag that is checked between epochs and trials, because an exception inside Optuna could
+    leave its heartbeat thread running.
+    """
+    enough = need_optuna().study.MaxTrialsCallback(job.trials, states=_finished_states())
+    with stop_politely() as stopped:
+
+        def check_stop() -> None:
+            if stopped() or (job.parent is not None and os.getppid() != job.parent):
+                raise Interrupted(job.out)
+
+        def after_trial(*_: Any) -> None:
+            on_trial()
+            check_stop()
+
+        while len(finished_trials(study)) < job.trials:
+            seconds = None if job.deadline is None else job.deadline - time.time()
+            if seconds is not None and seconds <= 0:
+                return
+            try:
+                study.optimize(
+                    lambda trial: run_trial(job, study, trial, check_stop),
+                    timeout=seconds,
+                    callbacks=[enough, after_trial],
+                )
+            except ValueError as error:  # suspended for so long that another worker repeats the trial: go on
+                if not str(error).startswith("Cannot tell a FAIL trial"):
+                    raise
+            check_stop()
 
 
-def run_trial(job: Job, study: "optuna.Study", trial: "optuna.Trial") -> float:
+def run_trial(job: Job, study: "optuna.Study", trial: "optuna.Trial", check_stop: Callable[[], None]) -> float:
     """Train with a trial's values and return the validation accuracy."""
     optuna = need_optuna()
     start = time.perf_counter()
 
     def on_epoch(line: dict[str, Any]) -> None:
-        _stop_if_orphaned(job)
+        check_stop()
         trial.report(line["val_accuracy"], line["epoch"])
         if line["epoch"] < job.config.epochs and trial.should_prune():
             raise optuna.TrialPruned
 
     try:
-        _stop_if_orphaned(job)
         trial.set_user_attr("worker", f"{socket.gethostname()}:{os.getpid()}")
         config = suggest(job, study, trial)
+        check_stop()
         with quiet_epochs():
             outcome = try_out(config, _emptied(job.trial_folder(trial.number)), device=job.device, on_epoch=on_epoch)
     except (Diverged, torch.OutOfMemoryError) as failure:  # a result, too: these values do not work
         trial.set_user_attr("reason", str(failure).partition("\n")[0])
         raise optuna.TrialPruned from failure
-    except (Interrupted, KeyboardInterrupt, OSError):  # not the fault of the values
+    except (Interrupted, OSError):  # not the fault of the values
         retry_once()(study, study.get_trials()[trial.number])
         raise
     trial.set_user_attr("epoch", outcome.epoch)
@@ -170,25 +184,19 @@ def quiet_epochs() -> Iterator[None]:
         search.setLevel(before[1])
 
 
-def _stop_if_orphaned(job: Job) -> None:
-    if job.parent is not None and os.getppid() != job.parent:
-        raise Interrupted(job.out)
-
-
 def main() -> int:
     """A worker process. It reads its pickled ``Job`` from standard input: passwords stay out of the process list.
 
     Exit codes: 0 done, 130 stopped, 2 an error, which is one sentence on standard error.
     """
     job: Job = pickle.load(sys.stdin.buffer)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     try:
         load_plugins()
         with storage_errors(job.storage):
             work(job, open_study(job.storage, job.study, job.config, job.space))
-    except (Interrupted, KeyboardInterrupt):
+    except Interrupted:
         return 130
     except Exception as error:
         if os.environ.get("CAPSNET_DEBUG"):
