@@ -70,7 +70,7 @@ def test_options_reach_the_layers() -> None:
     model = capsnet.create_model("capsnet-image", decoder=False, **options).eval()
     assert isinstance(model, ImageCapsNet)
     assert model.decoder is None
-    assert model.primary.squash == "exp"
+    assert model.primary.squash.name == "exp"
     said = model.classes.routing.options()
     assert (said["iterations"], said["distance"], said["squash"]) == (2, "inner", "exp")
     assert model(torch.rand(1, 3, 64, 64)).reconstruction is None

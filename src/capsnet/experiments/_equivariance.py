@@ -178,7 +178,7 @@ def route_crowd(model: CapsNet, shapes: Shapes, index: NDArray) -> Crowd:
         for chunk in images.to(device).split(50):
             output = model(chunk, trace=True)
             couplings.append(output.trace.couplings.cpu())
-            children, act = model.primary(chunk, after=model.conv, presence=True)
+            children, act = model.forward_features(chunk)
             presence.append((children.norm(dim=-1) if act is None else act).cpu())
             lengths.append(output.lengths.cpu())
     centres = child_centres(model)

@@ -94,11 +94,20 @@ class Model(nn.Module):
         """
         raise NotImplementedError
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         """The model's own objective for ``targets`` (B,) or (B, J) multi-hot.
 
         ``images`` are what the reconstruction should look like, of its shape: the input, or K objects of it apart.
-        ``weights`` (B,) say how much each example counts; None counts all alike.
+        ``weights`` (B,) say how much each example counts; None counts all alike. ``step`` is the number of training
+        steps before this one, for objectives that change during training; None means that they no longer do.
         """
         raise NotImplementedError
 
@@ -124,6 +133,14 @@ class Model(nn.Module):
         """The routing of the class capsules, or None where nothing is routed."""
         routings: list[Any] = [layer.routing for layer in self.routed_layers().values()]
         return routings[-1] if routings else None
+
+    def extra_repr(self) -> str:
+        height, width = self.image_size
+        return f"input={self.in_channels}x{height}x{width}, classes={self.num_classes}"
+
+    def example_inputs(self, count: int) -> Tensor:
+        """A batch of random inputs of the right shape and kind, to try the model with."""
+        return torch.rand(count, self.in_channels, *self.image_size)
 
     def num_parameters(self) -> int:
         """How many trainable numbers the model has."""

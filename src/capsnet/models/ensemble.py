@@ -60,7 +60,15 @@ class Ensemble(Model):
             return Output(lengths, output.poses, artist.decode(output.poses, lengths.argmax(dim=1)))
         return Output(lengths, output.poses, output.reconstruction)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
         raise ValueError("an ensemble is not trained: train its members")
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

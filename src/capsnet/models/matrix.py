@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import spread_loss, spread_margin
-from capsnet.layers import ClassCaps, ConvCaps
+from capsnet.layers import Capsules, ClassCaps, ConvCaps
 from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, build_routing
 
 LEAST = 17  # pixels: 17 -> 7 -> 7 -> 3 -> 1 positions
@@ -19,8 +19,7 @@ class MatrixCapsNet(Model):
     per class with weights shared over positions and the position added to the votes. All routing is competition
     between *all* parents of a child, across positions. A class is as present as its capsule is active.
 
-    The loss is the spread loss, whose margin grows from 0.2 to 0.9. How far it has grown is part of the weights (the
-    buffer ``steps``), so that a resumed run goes on exactly.
+    The loss is the spread loss, whose margin grows from 0.2 to 0.9 during the first ``margin_steps`` training steps.
 
     Args:
         image_size, in_channels, num_classes: any; images of at least 17 x 17.
@@ -31,7 +30,6 @@ class MatrixCapsNet(Model):
         margin_steps: over how many training steps the margin grows.
     """
 
-    steps: Tensor
     pose_dim = 16
     receptive_field = ReceptiveField.of_windows((5, 2), (3, 2), (3, 1))
 
@@ -65,22 +63,37 @@ class MatrixCapsNet(Model):
         self.classes = ClassCaps(second, num_classes, pose="matrix", routing=route)
         positions = self.first.grid(*((size - 5) // 2 + 1 for size in self.image_size))[:2]
         self.grid = self.second.grid(*positions)  # (H', W', types) of the classes' children
-        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.register_load_state_dict_pre_hook(_drop_steps)
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
         maps = torch.relu(self.conv(images))  # (B, A, H, W)
         poses = self.poses(maps).movedim(1, -1).unflatten(-1, (self.primary_types, 16))  # (B, H, W, T, 16)
         presence = self.presence(maps).movedim(1, -1).sigmoid()  # (B, H, W, T)
         poses, presence, _ = self.first(poses, presence)
         poses, presence, _ = self.second(poses, presence)
-        poses, presence, history = self.classes(poses, presence, trace=trace)  # (B, J, 16), (B, J)
+        return Capsules(poses, presence)
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        poses, presence, history = self.classes(*self.forward_features(images), trace=trace)  # (B, J, 16), (B, J)
         return Output(lengths=presence, poses=poses, trace=history)
 
-    def loss(self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None) -> Loss:
-        """Spread loss. In training mode each call counts as one step of the margin's growth."""
-        margin = spread_margin((self.steps / self.margin_steps).clamp_max(1))
-        if self.training:
-            self.steps.add_(1)
+    def loss(
+        self,
+        output: Output,
+        targets: Tensor,
+        images: Tensor,
+        weights: Tensor | None = None,
+        *,
+        step: int | None = None,
+    ) -> Loss:
+        """Spread loss, with the margin of training step ``step``; None: fully grown."""
+        steps = torch.tensor(self.margin_steps if step is None else step, device=output.lengths.device)
+        margin = spread_margin((steps / self.margin_steps).clamp_max(1))
         total = spread_loss(output.lengths, targets, margin, weights=weights)
         return Loss(total, {"spread": total})
+
+
+def _drop_steps(_model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Weights of earlier versions hold the number of training steps, which the loss is now given."""
+    state_dict.pop(f"{prefix}steps", None)

@@ -37,7 +37,7 @@ class Objective(nn.Module):
         self.dtype = DTYPES[precision]
 
     def forward(
-        self, images: Tensor, labels: Tensor, targets: Tensor, wanted: Tensor, weights: Tensor | None
+        self, images: Tensor, labels: Tensor, targets: Tensor, wanted: Tensor, weights: Tensor | None, step: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         if self.dtype == torch.float32:
             output: Output = self.model(images, labels=labels)
@@ -45,7 +45,7 @@ class Objective(nn.Module):
             with torch.autocast(images.device.type, self.dtype):
                 output = self.model(images, labels=labels)
             output = Output(*(part if part is None else part.float() for part in output[:4]))  # type: ignore[arg-type]
-        return self.model.loss(output, targets, wanted, weights)
+        return self.model.loss(output, targets, wanted, weights, step=step)
 
 
 class Piece(NamedTuple):
@@ -89,7 +89,7 @@ def backward(
             keyed_dropout(config.seed, step, distributed.rank() * config.accumulate + k, device),
             held(objective, k + 1 < len(parts)),
         ):
-            loss = Loss(*objective(*inputs))
+            loss = Loss(*objective(*inputs, step))
             scaler.scale(loss.total * (share * distributed.world())).backward()
         names = ["loss", *loss.parts]
         means = means + share * torch.stack([loss.total, *loss.parts.values()]).detach()

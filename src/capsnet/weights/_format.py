@@ -114,14 +114,15 @@ def load_file(path: str | Path) -> Model:
         raise ValueError(f"{path} describes a model that cannot be built here: {error}") from None
     tensors = read_tensors(path)
     own = model.state_dict()
-    wrong = [name for name in own.keys() | tensors.keys() if name not in own or name not in tensors]
-    wrong += [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
+    wrong = [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
+    if not wrong:
+        missing, unexpected = model.load_state_dict(tensors, strict=False)  # the model may drop what is obsolete
+        wrong = [*missing, *unexpected]
     if wrong:
         raise ValueError(
             f"{path} does not fit the model {config['name']!r} that it names: "
             f"{len(wrong)} tensors differ, {sorted(wrong)[0]!r} among them"
         )
-    model.load_state_dict(tensors)
     model.class_names = tuple(about["class_names"])
     model.preprocessing = about["preprocessing"]
     model.card = about["card"]
