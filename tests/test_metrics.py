@@ -61,7 +61,7 @@ def test_tensors_give_what_arrays_give(dtype):
     assert metrics.summarise(lengths, torch.tensor(TARGETS)) == metrics.summarise(LENGTHS, TARGETS)
 
 
-def test_exact_match_by_hand_has_no_half_credit():
+def test_exact_match_gives_no_half_credit():
     lengths = np.array([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8], [0.1, 0.2, 0.3]])
     targets = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]])  # right, one of two, right
     result = metrics.exact_match(lengths, targets)
@@ -70,16 +70,40 @@ def test_exact_match_by_hand_has_no_half_credit():
     assert metrics.exact_match(lengths, targets, k=1) == pytest.approx((0, *metrics.wilson_interval(0, 3), 3))
 
 
-def test_exact_match_leaves_out_rows_that_ask_nothing():
+def test_half_credit_by_hand():
+    lengths = np.array([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8], [0.1, 0.2, 0.3], [0.5, 0.1, 0.2]])
+    targets = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]])  # 1, 1/2, 1, not counted
+    result = metrics.half_credit(lengths, targets)
+    assert (result.value, result.n) == (pytest.approx(2.5 / 3), 3)
+    assert (result.low, result.high) == metrics.wilson_interval(2.5, 3)
+    summary = metrics.summarise(lengths, targets)
+    assert summary["half_credit"] == result._asdict()
+    assert summary["exact_match"]["value"] == pytest.approx(2 / 3)
+    assert "half_credit" not in metrics.summarise(lengths, targets, threshold=0.5)  # there nobody knows how many
+    assert "half_credit" not in metrics.summarise(lengths, [0, 1, 2, 0])
+
+
+def test_half_credit_interval_covers_pictures_of_dependent_digits():
+    """Both digits of a picture right or wrong together is the worst case; the interval keeps its 95 % there."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(400):
+        right = rng.random(200) < 0.9
+        lengths = np.where(right[:, None], [[1.0, 0.9, 0.1, 0.0]], [[0.0, 0.1, 0.9, 1.0]])
+        share = metrics.half_credit(lengths, np.tile([1, 1, 0, 0], (200, 1)))
+        covered += share.low <= 0.9 <= share.high
+    assert covered >= 370
+
+
+def test_exact_match_leaves_out_rows_without_a_class():
     lengths = np.array([[0.9, 0.1], [0.9, 0.1]])
     result = metrics.exact_match(lengths, np.array([[0, 0], [1, 0]]))
     assert (result.value, result.n) == (1, 1)
-    with pytest.raises(ValueError, match="none of the 2 rows"):
+    with pytest.raises(ValueError, match="no row of the targets has a true class"):
         metrics.exact_match(lengths, np.zeros((2, 2)))
     assert metrics.summarise(lengths, np.zeros((2, 2)))["exact_match"] is None
 
 
-def test_ties_go_to_the_lower_class_everywhere():
+def test_ties_go_to_the_lower_class():
     lengths = np.full((3, 3), 0.5)
     assert metrics.accuracy(lengths, [0, 1, 2]).value == pytest.approx(1 / 3)
     assert metrics.top_k(lengths, np.array([0, 1, 2])).tolist() == [
@@ -102,14 +126,16 @@ def problems(draw):
 def test_exact_match_agrees_with_a_loop_and_with_accuracy_for_one_class(problem):
     lengths, labels, hot = problem
     N, J = lengths.shape
-    right = []
+    right, credit = [], []
     for n in range(N):
         k = sum(hot[n])
         longest = sorted(range(J), key=lambda j: (-lengths[n, j], j))[:k]
         if k:
             right.append(set(longest) == {j for j in range(J) if hot[n, j]})
+            credit.append(sum(hot[n, j] for j in longest) / k)
     if right:
         assert metrics.exact_match(lengths, hot).value == sum(right) / len(right)
+        assert metrics.half_credit(lengths, hot).value == pytest.approx(sum(credit) / len(credit))
     assert metrics.exact_match(lengths, np.eye(J)[labels]) == metrics.accuracy(lengths, labels)
 
 
@@ -198,7 +224,7 @@ def test_summary_is_always_json_without_nan(problem):
         assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
-def test_perfect_and_hopeless_models_have_intervals_too():
+def test_intervals_at_zero_and_one_have_width():
     perfect = metrics.accuracy(np.eye(4), range(4))
     hopeless = metrics.accuracy(-np.eye(4), range(4))
     assert (perfect.value, perfect.high) == (1, 1)
@@ -234,7 +260,7 @@ def test_bad_input_is_one_clear_sentence(function, arguments, message):
     assert "\n" not in str(caught.value)
 
 
-def test_with_a_threshold_nobody_is_told_how_many_there_are() -> None:
+def test_threshold_replaces_the_known_number_of_classes() -> None:
     lengths = np.array([[0.9, 0.85, 0.1], [0.9, 0.2, 0.1], [0.4, 0.3, 0.2], [0.9, 0.1, 0.1]])
     truth = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]])
     assert metrics.exact_match(lengths, truth).value == 1  # given how many, the two rows with labels are right

@@ -1,11 +1,11 @@
-"""What a model's answers are worth: accuracy with its interval, exact match, per-class precision, recall and AUC.
+"""Metrics: accuracy, exact match and half credit with intervals; per-class precision, recall and AUC.
 
-Written once and used by training, `evaluate` and every experiment, so that two tables never disagree about a word.
-All functions are pure, take NumPy arrays or torch tensors, and return plain Python numbers or NumPy arrays.
+Training, ``evaluate`` and every experiment use these functions. All are pure, take NumPy arrays or torch tensors, and
+return plain Python numbers or NumPy arrays.
 
-*Shapes* throughout: `lengths` (N, J) is any score per class that is larger when the class is more present (capsule
-lengths, EM activations, probabilities, logits); `targets` are (N,) class numbers or (N, J) multi-hot.
-Equal scores: the lower class number wins, as in `argmax`.
+*Shapes* throughout: ``lengths`` (N, J) is any score per class that is larger when the class is more present (capsule
+lengths, EM activations, probabilities, logits); ``targets`` are (N,) class numbers or (N, J) multi-hot.
+Equal scores: the lower class number wins, as in ``argmax``.
 """
 
 import math
@@ -21,7 +21,7 @@ ArrayLike: TypeAlias = np.ndarray | torch.Tensor | Sequence
 
 
 class Proportion(NamedTuple):
-    """A share of `n` examples and its Wilson interval: a test accuracy without one says less than it seems to."""
+    """A share of ``n`` examples with its 95 % Wilson interval, ``low`` to ``high``."""
 
     value: float
     low: float
@@ -30,7 +30,7 @@ class Proportion(NamedTuple):
 
     @property
     def error(self) -> "Proportion":
-        """The same result told as an error rate, 1 - value, with the interval's ends swapped."""
+        """The error rate, 1 - value, with the interval's ends swapped."""
         return Proportion(1 - self.value, 1 - self.high, 1 - self.low, self.n)
 
     def __str__(self) -> str:
@@ -38,10 +38,10 @@ class Proportion(NamedTuple):
 
 
 class ClassMetrics(NamedTuple):
-    """One class against the rest. None where the question has no answer.
+    """One class against the rest. None where a number is not defined.
 
     precision: tp / (tp + fp), None if never predicted; recall: tp / support; f1: 2 tp / (2 tp + fp + fn);
-    auc: see `auc`. Recall, f1 and AUC are None if the class never occurs, AUC also if nothing else occurs.
+    auc: see ``auc``. Recall, f1 and AUC are None if the class never occurs, AUC also if nothing else occurs.
     """
 
     precision: float | None
@@ -51,16 +51,16 @@ class ClassMetrics(NamedTuple):
     support: int
 
 
-def wilson_interval(correct: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson_interval(correct: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval for a proportion p = correct / n (Wilson 1927; Newcombe 1998, method 3).
 
         (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)
 
-    The textbook p ± z sqrt(p(1-p)/n) is wrong where digit classifiers live: at 10 errors in 10,000 it is too narrow
-    and lopsided, at none it has no width at all. This one stays inside [0, 1] and keeps its coverage.
+    The textbook p ± z sqrt(p(1-p)/n) fails near 0 and 1, where digit classifiers are: at 10 errors in 10,000 it is too
+    narrow, at none it has no width. This one stays inside [0, 1] and keeps its coverage.
     """
     if n < 1 or not 0 <= correct <= n:
-        raise ValueError(f"an interval needs 0 <= correct <= n and n >= 1, got correct = {correct} and n = {n}")
+        raise ValueError(f"an interval needs 0 <= correct <= n and n >= 1, got correct = {correct:g} and n = {n}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -88,24 +88,36 @@ def exact_match(
 ) -> Proportion:
     """Share of the examples whose k longest capsules are *exactly* the k true classes: MultiMNIST's metric.
 
-    No half credit: one digit of two is wrong. With `k` left out it is each row's own number of true classes; a row
-    without any then poses no question and is not counted (`n` says how many were).
-    With `k` given, a row with another number of true classes is wrong.
+    One digit of two is wrong; ``half_credit`` counts it half. Without ``k`` it is each row's own number of true
+    classes, and a row without any is not counted (``n`` says how many were). With ``k``, a row with another number of
+    true classes is wrong.
 
-    With a `threshold`, nobody is told how many classes there are: all that reach it are the answer, every row counts.
+    With a ``threshold`` the number of classes is not given away: all that reach it are predicted, every row counts.
     """
     scores = _scores(lengths)
     truth = _hot(targets, *scores.shape)
     right = (_chosen(scores, truth, k, threshold) == truth).all(axis=1)  # (N,)
-    if k is None and threshold is None:
-        right = right[truth.any(axis=1)]
-    if not len(right):
-        raise ValueError(f"exact match needs a row with a true class, none of the {len(truth)} rows of targets has one")
-    return _proportion(right, confidence)
+    counted = truth.any(axis=1) if k is None and threshold is None else np.ones(len(truth), dtype=bool)
+    return _proportion(right[counted], confidence)
+
+
+def half_credit(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -> Proportion:
+    """Mean share of an example's k true classes that are among its k longest capsules, as Efficient-CapsNet counts.
+
+    A picture of two digits earns 0, 0.5 or 1, so this is never below ``exact_match``. A row without a true class is not
+    counted. The objects of a picture are not independent, so ``n`` counts pictures, and the interval is Wilson's for
+    the mean credit p of n pictures. A credit lies in [0, 1], so its variance is at most p (1 - p), that of a right or
+    wrong answer: the interval is never too narrow for large n, and too wide where half credits are common.
+    """
+    scores = _scores(lengths)
+    truth = _hot(targets, *scores.shape)
+    true = truth.sum(axis=1)  # (N,)
+    credit = (top_k(scores, true) & truth).sum(axis=1)[true > 0] / true[true > 0]
+    return _proportion(credit, confidence)
 
 
 def _chosen(scores: np.ndarray, truth: np.ndarray, k: int | None, threshold: float | None) -> np.ndarray:
-    """What counts as predicted: what reaches the threshold, else the k highest, k being each row's true number."""
+    """The predicted classes: those that reach the threshold, else the k highest, k being each row's true number."""
     if threshold is not None:
         if k is not None:
             raise ValueError(f"either k or a threshold says what is predicted, got k={k} and threshold={threshold}")
@@ -114,7 +126,7 @@ def _chosen(scores: np.ndarray, truth: np.ndarray, k: int | None, threshold: flo
 
 
 def top_k(lengths: ArrayLike, k: int | np.ndarray) -> np.ndarray:
-    """Which classes are among the k highest of their row: bool (N, J). `k` is one number or one per row, (N,)."""
+    """Which classes are among the k highest of their row: bool (N, J). ``k`` is one number or one per row, (N,)."""
     scores = _scores(lengths)
     N, J = scores.shape
     count = np.broadcast_to(np.asarray(k), (N,))
@@ -163,7 +175,7 @@ def per_class(
 ) -> list[ClassMetrics]:
     """Precision, recall, f1, one-vs-rest AUC and support of each class.
 
-    What counts as predicted is what `accuracy` and `exact_match` count: the highest score for (N,) targets, the k
+    The predicted classes are those of ``accuracy`` and ``exact_match``: the highest score for (N,) targets, the k
     highest for (N, J), k being each row's number of true classes unless given; or what reaches the threshold.
     """
     scores = _scores(lengths)
@@ -193,11 +205,12 @@ def summarise(
     *,
     threshold: float | None = None,
 ) -> dict[str, Any]:
-    """Everything above in one dictionary that `json.dumps(..., allow_nan=False)` accepts: None, never NaN.
+    """All metrics in one dictionary that ``json.dumps(..., allow_nan=False)`` accepts: None, never NaN.
 
-    (N,) targets give `accuracy`, `error` and `confusion_matrix`; (N, J) give `exact_match` and `error` (None if no row
-    has a true class). `macro` is the plain mean over the classes that occur; a class that occurs but is never
-    predicted counts with precision 0. `threshold` is for (N, J) targets: see `exact_match`.
+    (N,) targets give ``accuracy``, ``error`` and ``confusion_matrix``; (N, J) give ``exact_match`` and ``error`` (None
+    if no row has a true class) and, where the number of objects is known (no ``k``, no ``threshold``),
+    ``half_credit``. ``macro`` is the plain mean over the classes that occur; a class that occurs but is never predicted
+    counts with precision 0. ``threshold`` is for (N, J) targets: see ``exact_match``.
     """
     scores = _scores(lengths)
     N, J = scores.shape
@@ -206,14 +219,17 @@ def summarise(
         raise ValueError(f"class_names must name all {J} classes, got {len(names)} names")
     summary: dict[str, Any] = {"n": N, "num_classes": J}
     single = as_array(targets).ndim == 1
-    share = None
+    share = credit = None
     if single:
-        share = accuracy(scores, targets)
-        threshold = None
-    elif k is not None or threshold is not None or _hot(targets, N, J).any():
+        share, threshold = accuracy(scores, targets), None
+    elif k is not None or threshold is not None:
         share = exact_match(scores, targets, k, threshold=threshold)
+    elif _hot(targets, N, J).any():
+        share, credit = exact_match(scores, targets), half_credit(scores, targets)
     summary["accuracy" if single else "exact_match"] = share._asdict() if share else None
     summary["error"] = share.error._asdict() if share else None
+    if credit is not None:
+        summary["half_credit"] = credit._asdict()
     rows = per_class(scores, targets, None if single else k, threshold=threshold)
     if threshold is not None:
         summary["threshold"] = threshold
@@ -232,9 +248,12 @@ def _macro(rows: list[ClassMetrics], key: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _proportion(right: np.ndarray, confidence: float) -> Proportion:
-    correct, n = int(right.sum()), len(right)
-    return Proportion(correct / n, *wilson_interval(correct, n, confidence), n)
+def _proportion(credit: np.ndarray, confidence: float) -> Proportion:
+    """The mean of (n,) credits, 0 to 1 each."""
+    if not len(credit):
+        raise ValueError("no row of the targets has a true class, so there is nothing to count")
+    total, n = float(credit.sum()), len(credit)
+    return Proportion(total / n, *wilson_interval(total, n, confidence), n)
 
 
 def as_array(values: ArrayLike) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""Recipes: named, complete run configurations. Each is a function, so reading one tells what it does.
+"""Recipes: named, complete run configurations. Each is a function that returns a ``TrainConfig``.
 
-from capsnet import recipes, train
-train(recipes.get("mnist", epochs=5))
+    from capsnet import recipes, train
+    train(recipes.get("mnist", epochs=5))
+
+``register`` adds one, also from outside the package.
 """
 
 import dataclasses
@@ -12,157 +14,15 @@ from capsnet._names import check_name
 from capsnet.data import Augment
 from capsnet.training import TrainConfig
 
-
-def demo() -> TrainConfig:
-    """A small CapsNet on all of MNIST in under five minutes on two CPU cores: what `make demo` runs."""
-    return TrainConfig(
-        model="capsnet-small", epochs=3, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=1)
-    )
+_RECIPES: dict[str, Callable[[], TrainConfig]] = {}
 
 
-def smoke() -> TrainConfig:
-    """The small CapsNet on 2,000 digits, one epoch: does everything work? A few seconds."""
-    return TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
-
-
-def mnist() -> TrainConfig:
-    """The paper's network as the paper trained it: Adam, x 0.96 every 2000 steps, shifts of up to 2 pixels."""
-    return TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=Augment(shift=2))
-
-
-def mnist_fast() -> TrainConfig:
-    """The paper's network on a modern schedule: one-cycle, averaged weights, far fewer epochs."""
-    return TrainConfig(
-        model="capsnet",
-        epochs=10,
-        batch_size=128,
-        lr=2e-3,
-        schedule="one-cycle",
-        augment=Augment(shift=2),
-        ema=0.999,
-    )
-
-
-def baseline() -> TrainConfig:
-    """The paper's convolutional baseline, 35.4 million parameters: slow without a GPU."""
-    return TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=Augment(shift=2))
-
-
-def cnn_small() -> TrainConfig:
-    """A small convolutional network to hold the small CapsNet against, trained the same way as `demo`."""
-    return dataclasses.replace(demo(), model="cnn-small")
-
-
-def multimnist() -> TrainConfig:
-    """Two overlapping digits, classified and drawn apart: the small CapsNet, new pairs in each epoch."""
-    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=Augment(), ema=0.999)
-
-
-def efficient() -> TrainConfig:
-    """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, digits moved and bent a little."""
-    return TrainConfig(
-        model="efficient-capsnet",
-        epochs=8,
-        batch_size=128,
-        optimizer="adamw",
-        lr=3e-3,
-        schedule="one-cycle",
-        augment=Augment(shift=2, rotate=15, scale=0.12, shear=0.15),
-        ema=0.999,
-    )
-
-
-def fashion() -> TrainConfig:
-    """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, moved and mirrored."""
-    return dataclasses.replace(efficient(), data="fashion-mnist", epochs=10, augment=Augment(shift=2, flip=True))
-
-
-def multimnist_efficient() -> TrainConfig:
-    """Two overlapping digits with Efficient-CapsNet, 32 primary capsules: the shipped `capsnet-multimnist`."""
-    return dataclasses.replace(
-        efficient(),
-        data="multimnist",
-        model_options={"channels": [32, 64, 64, 256], "strides": [1, 2, 1, 2]},
-        epochs=20,
-        augment=Augment(),
-    )
-
-
-def affine() -> TrainConfig:
-    """Digits that are only ever shifted, to be tested on turned and sheared ones: the shipped `capsnet-affine`."""
-    return dataclasses.replace(
-        efficient(),
-        data="expanded-mnist",
-        model_options={"strides": [1, 2, 1, 2]},
-        decoder=False,
-        augment=Augment(shift=4),  # beyond the data's own 6: as far as affNIST's digits lie from the middle
-    )
-
-
-def affine_cnn() -> TrainConfig:
-    """The convolutions of `affine` with a linear layer instead of capsules, trained the same way."""
-    return dataclasses.replace(affine(), model="efficient-cnn", decoder=None)
-
-
-def matrix() -> TrainConfig:
-    """Matrix capsules with EM routing at CPU widths, on MNIST: two iterations, a growing margin."""
-    return TrainConfig(
-        model="matrix-capsnet-small",
-        iterations=2,
-        model_options={"routing_options": {"inverse_temperature": 1.0, "start_cost": 3.0}},
-        epochs=3,
-        batch_size=32,
-        lr=1e-2,
-        schedule="one-cycle",
-        warm_up=0.05,  # the margin grows in 2000 steps: a network that has not begun to learn by then loses an epoch
-        ema=0.999,
-    )
-
-
-def images() -> TrainConfig:
-    """Your own images: `--data folder:PATH,size=64`. For a few hundred of them: augmented, rare classes count more."""
-    return TrainConfig(
-        model="capsnet-image",
-        data="folder",
-        epochs=60,
-        batch_size=16,
-        optimizer="adamw",
-        lr=2e-3,
-        schedule="one-cycle",
-        augment=Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
-        class_weights=True,
-        clip=1.0,
-    )
-
-
-def text() -> TrainConfig:
-    """Capsules in another field: the topics of generated sentences, n-grams routed by shared matrices."""
-    return TrainConfig(model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle")
-
-
-def text_baseline() -> TrainConfig:
-    """The plain network for texts (n-grams, max-pooling), trained the same way as `text`."""
-    return dataclasses.replace(text(), model="text-cnn")
-
-
-_RECIPES: dict[str, Callable[[], TrainConfig]] = {
-    "demo": demo,
-    "smoke": smoke,
-    "mnist": mnist,
-    "mnist-fast": mnist_fast,
-    "baseline": baseline,
-    "cnn-small": cnn_small,
-    "multimnist": multimnist,
-    "efficient": efficient,
-    "fashion": fashion,
-    "multimnist-efficient": multimnist_efficient,
-    "affine": affine,
-    "affine-cnn": affine_cnn,
-    "matrix": matrix,
-    "images": images,
-    "text": text,
-    "text-baseline": text_baseline,
-}
+def register(name: str, recipe: Callable[[], TrainConfig]) -> None:
+    """Make a recipe known under a name. The first line of its docstring describes it."""
+    if name in _RECIPES:
+        raise ValueError(f"a recipe named {name!r} is registered already")
+    TrainConfig(recipe=name)  # refuses a name that no folder could have
+    _RECIPES[name] = recipe
 
 
 def list_recipes() -> list[str]:
@@ -181,3 +41,156 @@ def get(name: str, **changes: Any) -> TrainConfig:
     for key in changes:
         check_name("setting", key, [field.name for field in dataclasses.fields(TrainConfig)])
     return dataclasses.replace(recipe, recipe=name, **changes)
+
+
+def _bundled(recipe: Callable[[], TrainConfig]) -> Callable[[], TrainConfig]:
+    register(recipe.__name__.replace("_", "-"), recipe)
+    return recipe
+
+
+@_bundled
+def demo() -> TrainConfig:
+    """A small CapsNet on all of MNIST in under five minutes on two CPU cores: what `make demo` runs."""
+    return TrainConfig(
+        model="capsnet-small", epochs=3, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=1)
+    )
+
+
+@_bundled
+def smoke() -> TrainConfig:
+    """The small CapsNet on 2,000 digits, one epoch, to check the installation: a few seconds."""
+    return TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
+
+
+@_bundled
+def mnist() -> TrainConfig:
+    """The paper's network as the paper trained it: Adam, x 0.96 every 2000 steps, shifts of up to 2 pixels."""
+    return TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=Augment(shift=2))
+
+
+@_bundled
+def mnist_fast() -> TrainConfig:
+    """The paper's network on a modern schedule: one-cycle, averaged weights, far fewer epochs."""
+    return TrainConfig(
+        model="capsnet", epochs=10, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=2), ema=0.999
+    )
+
+
+@_bundled
+def baseline() -> TrainConfig:
+    """The paper's convolutional baseline, 35.4 million parameters: slow without a GPU."""
+    return TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=Augment(shift=2))
+
+
+@_bundled
+def cnn_small() -> TrainConfig:
+    """A small convolutional network to compare the small CapsNet with, trained the same way as `demo`."""
+    return dataclasses.replace(demo(), model="cnn-small")
+
+
+@_bundled
+def multimnist() -> TrainConfig:
+    """Two overlapping digits, classified and drawn apart: the small CapsNet, new pairs in each epoch."""
+    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=Augment(), ema=0.999)
+
+
+@_bundled
+def efficient() -> TrainConfig:
+    """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, digits moved and bent a little."""
+    return TrainConfig(
+        model="efficient-capsnet",
+        epochs=8,
+        batch_size=128,
+        optimizer="adamw",
+        lr=3e-3,
+        schedule="one-cycle",
+        augment=Augment(shift=2, rotate=15, scale=0.12, shear=0.15),
+        ema=0.999,
+    )
+
+
+@_bundled
+def fashion() -> TrainConfig:
+    """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, moved and mirrored."""
+    return dataclasses.replace(efficient(), data="fashion-mnist", epochs=10, augment=Augment(shift=2, flip=True))
+
+
+@_bundled
+def multimnist_efficient() -> TrainConfig:
+    """Two overlapping digits with Efficient-CapsNet, 32 primary capsules: the bundled `capsnet-multimnist`."""
+    return dataclasses.replace(
+        efficient(),
+        data="multimnist",
+        model_options={"channels": [32, 64, 64, 256], "strides": [1, 2, 1, 2]},
+        epochs=20,
+        augment=Augment(),
+    )
+
+
+@_bundled
+def affine() -> TrainConfig:
+    """Digits that are only ever shifted, to be tested on turned and sheared ones: the bundled `capsnet-affine`.
+
+    The shift adds to the data's own 6 pixels: affNIST's digits are as far off centre.
+    """
+    return dataclasses.replace(
+        efficient(),
+        data="expanded-mnist",
+        model_options={"strides": [1, 2, 1, 2]},
+        decoder=False,
+        augment=Augment(shift=4),
+    )
+
+
+@_bundled
+def affine_cnn() -> TrainConfig:
+    """The convolutions of `affine` with a linear layer instead of capsules, trained the same way."""
+    return dataclasses.replace(affine(), model="efficient-cnn", decoder=None)
+
+
+@_bundled
+def matrix() -> TrainConfig:
+    """Matrix capsules with EM routing at CPU widths, on MNIST: two iterations, a growing margin.
+
+    The short warm-up lets the network learn before the margin has grown, in 2000 steps.
+    """
+    return TrainConfig(
+        model="matrix-capsnet-small",
+        iterations=2,
+        model_options={"routing_options": {"inverse_temperature": 1.0, "start_cost": 3.0}},
+        epochs=3,
+        batch_size=32,
+        lr=1e-2,
+        schedule="one-cycle",
+        warm_up=0.05,
+        ema=0.999,
+    )
+
+
+@_bundled
+def images() -> TrainConfig:
+    """Your own images: `--data folder:PATH,size=64`. For a few hundred of them: augmented, rare classes count more."""
+    return TrainConfig(
+        model="capsnet-image",
+        data="folder",
+        epochs=60,
+        batch_size=16,
+        optimizer="adamw",
+        lr=2e-3,
+        schedule="one-cycle",
+        augment=Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
+        class_weights=True,
+        clip=1.0,
+    )
+
+
+@_bundled
+def text() -> TrainConfig:
+    """Capsules in another field: the topics of generated sentences, n-grams routed by shared matrices."""
+    return TrainConfig(model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle")
+
+
+@_bundled
+def text_baseline() -> TrainConfig:
+    """The plain network for texts (n-grams, max-pooling), trained the same way as `text`."""
+    return dataclasses.replace(text(), model="text-cnn")

@@ -1,4 +1,4 @@
-"""Every registered model leaves: the file agrees with torch, says what it takes, and the table in the guide is true."""
+"""Export: registered models and routings, the file and its card, and bad input."""
 
 import hashlib
 import json
@@ -10,104 +10,98 @@ import pytest
 import torch
 
 import capsnet
+from capsnet import models, routing
 from capsnet.data import Preprocess
-from capsnet.export import TOLERANCE, export
+from capsnet.export import TOLERANCE, Format, export
 from capsnet.export import _export as exporting
-from capsnet.export._program import made_up, reason
-from capsnet.models import Model
+from capsnet.export._program import example_inputs, reason
+from capsnet.models import Model, Output
+from tools import export_table
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
-GUIDE = Path(__file__).parents[2] / "docs" / "export.md"
 FRAME: dict[str, Any] = {"image_size": (20, 22), "num_classes": 3}
-CAPSNET = FRAME | {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)}
 SMALL: dict[str, dict[str, Any]] = {
-    "capsnet": CAPSNET,
-    "capsnet-small": CAPSNET,
-    "baseline-cnn": FRAME | {"channels": (4, 4, 4), "widths": (8, 8)},
+    "capsnet": FRAME | {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
     "cnn-small": FRAME | {"channels": (4, 4, 4), "widths": (8, 8)},
-    "efficient-capsnet": FRAME | {"channels": (4, 4, 4, 16), "decoder_widths": (8, 9)},
-    "capsnet-image": {"image_size": (40, 44), "width": 16, "decoder_width": 8},
-    "matrix-capsnet": FRAME | {"widths": (4, 2, 2, 2)},
-    "matrix-capsnet-small": FRAME | {"widths": (4, 2, 2, 2)},
     "text-capsnet": {"vocabulary": 30, "embedding": 8, "channels": 8},
-    "text-cnn": {"vocabulary": 30, "embedding": 8, "channels": 8},
 }
-ROUTINGS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in capsnet.routing.list_routings()),
-    ("em", {"covariance": "full"}),
-]
 
 
 def build(name: str, **options: Any) -> Model:
-    """A small one; models that were registered since are taken as they are."""
     torch.manual_seed(0)
-    model = capsnet.create_model(name, **SMALL.get(name, {}) | options)
-    if model.takes_texts:
-        words = ["<padding>", "<unknown>", *(f"w{k}" for k in range(2, 30))]
-        model.preprocessing = {"vocabulary": words}
-    return model.eval()
+    return export_table.build(name, **SMALL[name] | options)
 
 
-def attempt(model: Model, path: Path, format: Any) -> tuple[str, list[str]]:
-    """Export and run again, in a way of its own: what the table says about it, and the names of the outputs."""
-    try:
-        done = export(model, path, format)
-    except ValueError as error:
-        return f"no: {error}", []
-    assert done.difference <= TOLERANCE
-    told = json.loads(done.card.read_text())
-    assert told["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    for size in (1, 5):
-        images = made_up(model, size, torch.Generator().manual_seed(7), words=4 + size)
-        with torch.no_grad():
-            output = model(images)
-        for port, got in zip(told["outputs"], answers(path, format, told, images), strict=True):
-            wanted = getattr(output, port["name"])
-            assert list(got.shape) == [size, *port["shape"][1:]]
-            torch.testing.assert_close(got, wanted, atol=TOLERANCE, rtol=0)
-    return "yes", [port["name"] for port in told["outputs"]]
-
-
-def answers(path: Path, format: str, told: dict[str, Any], images: torch.Tensor) -> list[torch.Tensor]:
-    if format == "torch":
-        return list(torch.export.load(path).module()(images))
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [port["name"] for port in told["outputs"]]
-    return [torch.from_numpy(v) for v in session.run(names, {told["input"]["name"]: images.numpy()})]
-
-
-def rows_of_the_guide() -> list[str]:
-    return [line for line in GUIDE.read_text().splitlines() if line.startswith("| `")]
+@pytest.fixture(scope="module")
+def guide() -> list[str]:
+    return export_table.GUIDE.read_text().splitlines()
 
 
 @pytest.mark.parametrize("name", capsnet.list_models())
-def test_every_registered_model(name: str, tmp_path: Path) -> None:
-    model = build(name)
-    in_onnx, outputs = attempt(model, tmp_path / "model.onnx", "onnx")
-    in_torch, same = attempt(model, tmp_path / "model.pt2", "torch")
-    assert same == outputs or in_onnx != "yes"
-    free = "images" if not model.takes_texts else "texts, words"
-    assert f"| `{name}` | {in_onnx} | {in_torch} | {', '.join(outputs)} | {free} |" in rows_of_the_guide()
+def test_table_of_models_is_true(name: str, tmp_path: Path, guide: list[str]) -> None:
+    assert export_table.model_row(name, tmp_path) in guide
 
 
-@pytest.mark.parametrize(("routing", "options"), ROUTINGS)
-def test_every_routing(routing: str, options: dict[str, Any], tmp_path: Path) -> None:
-    model = build("capsnet", routing=routing, routing_options=options)
-    in_onnx, _ = attempt(model, tmp_path / "model.onnx", "onnx")
-    in_torch, _ = attempt(model, tmp_path / "model.pt2", "torch")
-    called = f"`{routing}`" + "".join(f", `{key}={value}`" for key, value in options.items())
-    assert f"| {called} | {in_onnx.split('. ')[0]} | {in_torch} |" in rows_of_the_guide()
+@pytest.mark.parametrize("name", routing.list_forms())
+def test_table_of_routings_is_true(name: str, tmp_path: Path, guide: list[str]) -> None:
+    assert export_table.routing_row(name, tmp_path) in guide
 
 
-@pytest.mark.parametrize("name", ["capsnet", "capsnet-image", "efficient-capsnet"])
-def test_a_presence_apart_from_the_pose(name: str, tmp_path: Path) -> None:
-    model = build(name, squash="unit")
-    for format, suffix in (("onnx", "onnx"), ("torch", "pt2")):
-        assert attempt(model, tmp_path / f"model.{suffix}", format)[0] == "yes"
+class Brightness(Model):
+    """A model of another package: the mean of the pixels, class by class."""
+
+    def __init__(self, image_size: tuple[int, int] = (8, 8), in_channels: int = 1, num_classes: int = 3) -> None:
+        super().__init__(image_size, in_channels, num_classes)
+        self.weight = torch.nn.Parameter(torch.rand(num_classes))
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None, trace: bool = False) -> Output:
+        return Output(images.mean(dim=(1, 2, 3))[:, None] * self.weight)
 
 
-def test_the_card_and_the_file_say_the_same(tmp_path: Path) -> None:
+class Undecided(Brightness):
+    """One that looks at values while it is traced."""
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None, trace: bool = False) -> Output:
+        return super().forward(images if float(images.mean()) > 0.5 else 1 - images)
+
+
+def test_outside_models_export_or_say_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = models._registry._MODELS
+    monkeypatch.setattr(models._registry, "_MODELS", dict(registry))
+    models.register("brightness", Brightness, "the mean of the pixels")
+    models.register("undecided", Undecided, "the mean of some pixels")
+    assert export_table.model_row("brightness", tmp_path) == "| `brightness` | yes | yes | lengths | images |"
+    row = export_table.model_row("undecided", tmp_path)
+    assert row.startswith("| `undecided` | no: undecided cannot be traced by torch.export: ")
+
+
+@pytest.mark.parametrize("squash", ["paper", "unit"])  # unit: presence apart from the pose
+@pytest.mark.parametrize(("format", "suffix"), [("onnx", "onnx"), ("torch", "pt2")])
+def test_file_agrees_with_the_model(squash: str, format: Format, suffix: str, tmp_path: Path) -> None:
+    model, path = build("capsnet", squash=squash), tmp_path / f"model.{suffix}"
+    done = export(model, path, format)
+    assert done.difference <= TOLERANCE
+    card = json.loads(done.card.read_text())
+    assert card["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    for size in (1, 5):
+        images = example_inputs(model, size, torch.Generator().manual_seed(7), words=4 + size)
+        with torch.no_grad():
+            output = model(images)
+        for port, got in zip(card["outputs"], answers(path, format, card, images), strict=True):
+            assert list(got.shape) == [size, *port["shape"][1:]]
+            torch.testing.assert_close(got, getattr(output, port["name"]), atol=TOLERANCE, rtol=0)
+
+
+def answers(path: Path, format: str, card: dict[str, Any], images: torch.Tensor) -> list[torch.Tensor]:
+    if format == "torch":
+        return list(torch.export.load(path).module()(images))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [port["name"] for port in card["outputs"]]
+    return [torch.from_numpy(v) for v in session.run(names, {card["input"]["name"]: images.numpy()})]
+
+
+def test_card_equals_the_metadata_of_the_file(tmp_path: Path) -> None:
     model = build("capsnet")
     model.class_names = ("ant", "bee", "cat")
     model.card = {"data": "mine"}
@@ -116,12 +110,12 @@ def test_the_card_and_the_file_say_the_same(tmp_path: Path) -> None:
     card = json.loads(done.card.read_text())
     inside = {entry.key: entry.value for entry in onnx.load(done.path).metadata_props}
     assert list(inside) == ["capsnet-onnx-1"]
-    told = json.loads(inside["capsnet-onnx-1"])
-    assert {key: card[key] for key in told} == told
+    metadata = json.loads(inside["capsnet-onnx-1"])
+    assert {key: card[key] for key in metadata} == metadata
     assert card["class_names"] == ["ant", "bee", "cat"]
     assert card["preprocessing"] == Preprocess(style="plain", height=20, width=22).model_dump()
     assert card["preprocessing"] | {"style": "plain", "height": 20, "width": 22, "channels": 1} == card["preprocessing"]
-    assert card["input"] == told["input"]
+    assert card["input"] == metadata["input"]
     assert card["input"]["shape"] == ["batch", 1, 20, 22]
     assert (card["value_range"], card["config"]["name"]) == ([0, 1], "capsnet")
     assert set(card["versions"]) == {"capsnet", "torch", "onnx"}
@@ -132,7 +126,7 @@ def test_the_card_and_the_file_say_the_same(tmp_path: Path) -> None:
     assert again.path.read_bytes() == done.path.read_bytes()  # and so no paths of this machine
 
 
-def test_an_onnx_file_answers_like_the_model(tmp_path: Path) -> None:
+def test_onnx_file_is_used_like_the_model(tmp_path: Path) -> None:
     model = build("capsnet")
     model.class_names = ("ant", "bee", "cat")
     path = export(model, tmp_path / "insects.onnx").path
@@ -148,6 +142,7 @@ def test_an_onnx_file_answers_like_the_model(tmp_path: Path) -> None:
     dataset = capsnet.data.ArrayDataset(images, np.arange(8) % 3, ("ant", "bee", "cat"))
     assert capsnet.evaluate(path, dataset).accuracy == capsnet.evaluate(model, dataset).accuracy
     read = capsnet.load(path)
+    assert (read.pose_dim, read.draws) == (model.pose_dim, False)
     with pytest.raises(ValueError, match="load the weights"):
         read(torch.rand(1, 1, 20, 22), labels=torch.tensor([1]))
     with pytest.raises(ValueError, match="expected images of shape"):
@@ -156,7 +151,7 @@ def test_an_onnx_file_answers_like_the_model(tmp_path: Path) -> None:
         export(path, tmp_path / "twice.onnx")
 
 
-def test_a_model_of_texts_in_onnx(tmp_path: Path) -> None:
+def test_onnx_file_takes_texts(tmp_path: Path) -> None:
     model = build("text-capsnet")
     path = export(model, tmp_path / "topics.onnx").path
     texts = ["w3 w4 w5", "w9", "w2 w2 w7 w8 nobody w11"]
@@ -164,7 +159,7 @@ def test_a_model_of_texts_in_onnx(tmp_path: Path) -> None:
         assert ours.lengths == pytest.approx(theirs.lengths, abs=TOLERANCE)
 
 
-def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
+def test_damaged_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = export(build("capsnet"), tmp_path / "m.onnx").path
     card, whole = tmp_path / "m.onnx.json", path.read_bytes()
     path.write_bytes(whole[:-50] + bytes(50))
@@ -192,7 +187,7 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
         capsnet.load(path)
 
 
-def test_a_file_that_disagrees_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_differs_from_torch_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("cnn-small")
     monkeypatch.setattr(exporting, "onnx_runner", lambda content: lambda images: [torch.full((len(images), 3), 0.9)])
     with pytest.raises(ValueError, match="does not agree with torch: answers differ by up to"):
@@ -204,7 +199,7 @@ def test_a_file_that_disagrees_is_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_calls(tmp_path: Path) -> None:
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     model = build("cnn-small")
     with pytest.raises(ValueError, match="unknown format"):
         export(model, tmp_path / "m.onnx", "tflite")  # type: ignore[arg-type]
@@ -218,7 +213,7 @@ def test_bad_calls(tmp_path: Path) -> None:
         export(model, tmp_path / "m.onnx", "torch")
 
 
-def test_a_missing_extra_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dependency_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     model = build("cnn-small")
@@ -230,7 +225,7 @@ def test_a_missing_extra_says_how_to_install_it(tmp_path: Path, monkeypatch: pyt
         export(model, tmp_path / "other.onnx")
 
 
-def test_the_model_itself_is_not_touched(tmp_path: Path) -> None:
+def test_export_does_not_change_the_model(tmp_path: Path) -> None:
     model = build("capsnet").train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     export(model, tmp_path / "m.pt2", "torch")
@@ -238,7 +233,7 @@ def test_the_model_itself_is_not_touched(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
-def test_the_reason_is_what_is_at_the_bottom() -> None:
+def test_reason_is_the_first_cause() -> None:
     error = ValueError("long story")
     error.__cause__ = RuntimeError("the real one\nand more")
     assert reason(error) == "the real one"

@@ -1,4 +1,4 @@
-"""evaluate and predict."""
+"""``evaluate`` and the basics of ``predict``."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import capsnet
 from capsnet.inference import OFFSETS, check_fit, evaluating, pick_device, preprocessing_of, sweep_dimensions
 
 
-def test_evaluate_counts_by_hand(tiny: capsnet.Model) -> None:
+def test_evaluate_agrees_with_a_count_by_hand(tiny: capsnet.Model) -> None:
     images = np.random.default_rng(0).integers(0, 255, (11, 1, 20, 22), dtype=np.uint8)
     targets = np.arange(11) % 3
     dataset = capsnet.data.ArrayDataset(images, targets, ("a", "b", "c"))
@@ -31,7 +31,7 @@ def test_evaluate_counts_by_hand(tiny: capsnet.Model) -> None:
     assert result.metrics["reconstruction_error"] == pytest.approx(float(squared), rel=1e-5)
 
 
-def test_evaluate_several_labels_by_exact_match(tiny: capsnet.Model) -> None:
+def test_evaluate_counts_exact_matches_of_several_labels(tiny: capsnet.Model) -> None:
     images = np.random.default_rng(0).integers(0, 255, (6, 1, 20, 22), dtype=np.uint8)
     dataset = capsnet.data.ArrayDataset(images, np.tile([[1, 1, 0], [0, 1, 1]], (3, 1)), ("a", "b", "c"))
     result = capsnet.evaluate(tiny, dataset)
@@ -40,7 +40,7 @@ def test_evaluate_several_labels_by_exact_match(tiny: capsnet.Model) -> None:
     assert result.accuracy.value == pytest.approx(expected)
 
 
-def test_a_data_set_that_does_not_fit_is_refused(tiny: capsnet.Model) -> None:
+def test_check_fit_refuses_other_sizes(tiny: capsnet.Model) -> None:
     other = capsnet.data.ArrayDataset(
         np.zeros((2, 1, 28, 28), np.uint8), np.array([0, 1]), ("a", "b", "c"), name="them"
     )
@@ -71,7 +71,7 @@ def test_predict_does_not_depend_on_the_batch(tiny: capsnet.Model) -> None:
         assert one.lengths == pytest.approx(many.lengths, abs=1e-5)
 
 
-def test_channels_that_no_picture_has(tiny: capsnet.Model) -> None:
+def test_preprocessing_refuses_channels_that_no_picture_has(tiny: capsnet.Model) -> None:
     tiny.in_channels = 5
     with pytest.raises(ValueError, match="5 channels"):
         preprocessing_of(tiny)
@@ -97,7 +97,7 @@ def test_evaluating_restores_the_mode_even_after_an_error(tiny: capsnet.Model) -
     assert tiny.training
 
 
-def test_unknown_device() -> None:
+def test_pick_device_names_available_ones() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     with pytest.raises(ValueError, match="not available here"):
         pick_device("tpu")

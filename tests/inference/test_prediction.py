@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "in"
 
 
-def test_a_folder_is_all_its_pictures_in_order(steps: Steps, folder: Path) -> None:
+def test_predict_takes_the_pictures_of_a_folder_in_order(steps: Steps, folder: Path) -> None:
     answers = capsnet.predict(folder, steps)
     assert [Path(answer.source).name for answer in answers] == ["1.png", "2.PNG", "10.png"]
     assert [answer.label for answer in answers] == ["cat", "cat", "ant"]
@@ -74,7 +74,7 @@ def test_labels_are_those_that_reach_the_threshold(steps: Steps, folder: Path) -
         capsnet.predict(folder, steps, batch_size=0)
 
 
-def test_bytes_and_bad_pictures(steps: Steps, folder: Path) -> None:
+def test_predict_takes_bytes_and_skips_bad_pictures(steps: Steps, folder: Path) -> None:
     content = (folder / "1.png").read_bytes()
     assert capsnet.predict(content, steps)[0].lengths == capsnet.predict(folder / "1.png", steps)[0].lengths
     with pytest.raises(ValueError, match="these 4 bytes are not an image"):
@@ -99,7 +99,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_table(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_prints_a_table(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "in", "--model", model_file, "--threshold", "0.6") == [
         "in/1.png:         cat   (length 0.90)   next: ant (0.10)",
         "in/2.PNG:         none of them   (longest: cat, length 0.55)",
@@ -111,7 +111,7 @@ def test_the_table(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_json_lines(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_prints_json_lines(model_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("in", "--model", model_file, "--json", "--threshold", "0.58", "--batch-size", "2")
     lines = [json.loads(line) for line in run(capsys, *flags)]
     assert [line["classes"] for line in lines] == [["cat"], [], ["ant"]]
@@ -121,7 +121,7 @@ def test_json_lines(model_file: str, capsys: pytest.CaptureFixture[str]) -> None
     assert [line["classes"] for line in lines] == [["cat"], [], ["ant", "bee"]]
 
 
-def test_standard_input(
+def test_predict_reads_standard_input(
     model_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO((folder / "1.png").read_bytes())))
@@ -138,7 +138,9 @@ def test_standard_input(
     assert "capsnet: -: the image is too large to be decoded safely (" in capsys.readouterr().err
 
 
-def test_names_that_begin_with_a_tilde(steps: Steps, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predict_takes_names_that_begin_with_a_tilde(
+    steps: Steps, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There is no user of that name; and where there is one, what a folder holds is not at that user's home."""
     monkeypatch.chdir(folder)
     (folder / "1.png").rename(folder / "~x.png")
@@ -153,7 +155,7 @@ def test_names_that_begin_with_a_tilde(steps: Steps, folder: Path, monkeypatch: 
         capsnet.predict("~nobody-here.png", steps)
 
 
-def test_long_names_are_cut_by_bytes(steps: Steps, tmp_path: Path) -> None:
+def test_album_cuts_long_names_by_bytes(steps: Steps, tmp_path: Path) -> None:
     answer = capsnet.predict(np.zeros((10, 10), np.uint8), steps)[0]
     album = Album(tmp_path / "drawn")
     for character in "a字𠀀":
@@ -162,7 +164,7 @@ def test_long_names_are_cut_by_bytes(steps: Steps, tmp_path: Path) -> None:
         assert 150 < len(name.encode()) < 180
 
 
-def test_what_is_bad_is_told_and_the_rest_answered(
+def test_predict_reports_bad_pictures_and_answers_the_rest(
     model_file: str, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "5.png").write_text("no picture")
@@ -176,9 +178,7 @@ def test_what_is_bad_is_told_and_the_rest_answered(
     assert len(said.err.strip().splitlines()) == 3
 
 
-def test_reconstructions_have_names_of_their_own(
-    model_file: str, capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_album_gives_each_picture_a_file(model_file: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     Image.fromarray(np.full((12, 12), 99, np.uint8)).save(folder / "deeper" / "1.png")
     Image.fromarray(np.full((12, 12), 99, np.uint8)).save(folder / "so: ugly (é)!.png")
     run(capsys, "in", "--model", model_file, "--save-reconstructions", "out/here")
@@ -194,7 +194,9 @@ def test_reconstructions_have_names_of_their_own(
     assert (np.asarray(Image.open("in/1.png")) == 25).all()
 
 
-def test_a_model_that_draws_nothing(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_without_decoder_saves_no_reconstructions(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cnn = capsnet.create_model("cnn-small", image_size=(12, 12), channels=(4, 4, 4), widths=(8, 8))
     capsnet.save(cnn, tmp_path / "cnn.safetensors")
     with pytest.raises(SystemExit) as stop:
@@ -203,7 +205,7 @@ def test_a_model_that_draws_nothing(tmp_path: Path, folder: Path, capsys: pytest
     assert "draws no reconstructions" in capsys.readouterr().err
 
 
-def test_texts_line_by_line(
+def test_predict_takes_texts_line_by_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = capsnet.create_model("text-cnn", vocabulary=6, embedding=4, channels=4, num_classes=2)
@@ -214,7 +216,7 @@ def test_texts_line_by_line(
     assert [line["image"] for line in lines] == ["b", "a b", "c d a"]
 
 
-def test_the_same_from_onnx(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_takes_onnx_files(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     torch.manual_seed(0)
     cnn = capsnet.create_model("cnn-small", image_size=(12, 12), channels=(4, 4, 4), widths=(8, 8))
@@ -236,7 +238,7 @@ def test_the_same_from_onnx(tmp_path: Path, folder: Path, capsys: pytest.Capture
         assert "half.onnx is not a complete ONNX file" in capsys.readouterr().err
 
 
-def test_ensemble_from_the_command_line(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ensemble_verb_writes_one_file(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (0, 1):
         torch.manual_seed(seed)
         cnn = capsnet.create_model("cnn-small", image_size=(12, 12), channels=(4, 4, 4), widths=(8, 8))

@@ -19,7 +19,7 @@ def few() -> ArrayDataset:
     return digits.subset(np.arange(2500, 2700))  # with a hard one among them
 
 
-def test_measure(few: ArrayDataset) -> None:
+def test_profile_agrees_with_numpy(few: ArrayDataset) -> None:
     model = capsnet.load("capsnet-small-mnist")
     profile = profiles.measure(model, few, keep=5, batch_size=64)
     assert profile is not None
@@ -48,7 +48,7 @@ def test_measure(few: ArrayDataset) -> None:
     assert five.length == pytest.approx(lengths[97, 3], abs=1e-4)
 
 
-def test_models_without_poses_and_pairs(few: ArrayDataset, tiny: capsnet.Model) -> None:
+def test_profile_of_models_without_poses_and_of_pairs(few: ArrayDataset, tiny: capsnet.Model) -> None:
     profile = profiles.measure(capsnet.create_model("cnn-small"), few, limit=50)
     assert profile is not None
     assert (profile.ranges, profile.means, profile.names) == (None, None, None)
@@ -65,7 +65,7 @@ def test_models_without_poses_and_pairs(few: ArrayDataset, tiny: capsnet.Model) 
         profiles.measure(tiny, few)
 
 
-def test_answers_that_are_no_numbers_are_not_measured(few: ArrayDataset) -> None:
+def test_profile_refuses_nan(few: ArrayDataset) -> None:
     for name in ("capsnet-small", "cnn-small"):
         model = capsnet.create_model(name)
         with torch.no_grad():
@@ -75,7 +75,7 @@ def test_answers_that_are_no_numbers_are_not_measured(few: ArrayDataset) -> None
             profiles.measure(model, few, limit=10)
 
 
-def test_shipped_profiles_fit_their_models() -> None:
+def test_bundled_profiles_fit_their_models() -> None:
     for name in capsnet.list_weights():
         profile = profiles.read(name)
         if profile is not None and profile.ranges is not None:
@@ -84,7 +84,7 @@ def test_shipped_profiles_fit_their_models() -> None:
     assert profiles.read("../capsnet-small-mnist") is None
 
 
-def test_write_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_profile_survives_the_round_trip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     profile = profiles.Profile(ranges=[[(-0.5, 0.5)]], means=[[0.0]], names=[["tilt"]], hard=[], wrong=[])
     monkeypatch.setattr(profiles, "resolve", lambda name: tmp_path / f"{name}.safetensors")
     monkeypatch.setattr(profiles, "list_weights", lambda: ["mine", "other"])
@@ -93,7 +93,7 @@ def test_write_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert profiles.read("other") is None
 
 
-def test_the_shipped_names_are_what_the_rule_of_the_experiment_gives() -> None:
+def test_bundled_dimension_names_follow_the_rule() -> None:
     """On fewer digits than the shipped ones were measured on: most of them come out again."""
     profile = profiles.read("capsnet-small-mnist")
     assert profile is not None

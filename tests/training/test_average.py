@@ -6,7 +6,7 @@ import torch
 from capsnet.training.checkpoint import moving_average
 
 
-def test_forgets_the_start() -> None:
+def test_moving_average_forgets_the_initial_weights() -> None:
     mean, value = torch.zeros(3), torch.ones(3)
     update = moving_average(0.999)
     for step in range(1, 101):
@@ -15,13 +15,13 @@ def test_forgets_the_start() -> None:
     assert mean.tolist() == pytest.approx([1.0] * 3, abs=1e-6)
 
 
-def test_is_exponential_in_the_end() -> None:
+def test_moving_average_is_exponential_in_the_end() -> None:
     mean = torch.zeros(1, dtype=torch.float64)
     moving_average(0.9)([mean], [torch.ones(1, dtype=torch.float64)], 10_000)
     assert mean.item() == pytest.approx(0.1)
 
 
-def test_counters_are_copied() -> None:
+def test_moving_average_copies_counters() -> None:
     mean = torch.tensor(3)
     moving_average(0.99)([mean], [torch.tensor(7)], torch.tensor(50))
     assert mean.item() == 7

@@ -18,7 +18,7 @@ def dataset(targets: list, classes: int) -> ArrayDataset:
     return ArrayDataset(np.zeros((len(targets), 1, 2, 2), np.uint8), np.array(targets), names)
 
 
-def test_weights_are_inverse_to_the_counts_and_one_on_average() -> None:
+def test_class_weights_are_inverse_to_counts() -> None:
     few = dataset([0, 0, 0, 0, 0, 0, 1, 1, 2], 3)
     weights = class_weights(few)
     assert weights.tolist() == pytest.approx([9 / (3 * 6), 9 / (3 * 2), 9 / (3 * 1)])
@@ -27,11 +27,11 @@ def test_weights_are_inverse_to_the_counts_and_one_on_average() -> None:
     assert [float(each[few.targets == k].sum()) for k in range(3)] == pytest.approx([3, 3, 3])
 
 
-def test_a_class_without_examples_weighs_nothing() -> None:
+def test_class_without_examples_has_weight_zero() -> None:
     assert class_weights(dataset([0, 0, 2, 2], 3)).tolist() == pytest.approx([1, 0, 1])
 
 
-def test_several_labels() -> None:
+def test_example_weights_of_several_labels() -> None:
     several = dataset([[1, 0, 0], [1, 1, 0], [1, 0, 0], [0, 0, 0]], 3)
     weights = class_weights(several)
     assert weights.tolist() == pytest.approx([4 / (2 * 3), 4 / (2 * 1), 0])
@@ -39,7 +39,7 @@ def test_several_labels() -> None:
     assert each.tolist() == pytest.approx([2 / 3, (2 / 3 + 2) / 2, 2 / 3, 1])
 
 
-def test_the_losses_take_weights() -> None:
+def test_losses_take_weights() -> None:
     lengths, targets = torch.rand(4, 3), torch.tensor([0, 1, 2, 0])
     weights = torch.tensor([0.5, 2.0, 0.0, 1.0])
     each = torch.stack([margin_loss(lengths[n : n + 1], targets[n : n + 1]) for n in range(4)])
@@ -58,7 +58,7 @@ def test_the_losses_take_weights() -> None:
         torch.testing.assert_close(doubled, 2 * model.loss(output, targets, pictures).total)
 
 
-def test_the_flag_changes_the_training(quick: TrainConfig, tmp_path) -> None:
+def test_class_weights_change_the_training(quick: TrainConfig, tmp_path) -> None:
     finals = []
     for flag in (False, True):
         config = dataclasses.replace(quick, class_weights=flag, limit=35, batch_size=20, epochs=1)

@@ -11,7 +11,7 @@ from capsnet.training import TrainConfig, objective
 from capsnet.training.run import Run
 
 
-def test_compiling_that_fails_is_explained(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_compilation_is_explained(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused(Exception):
         """Looks like one of torch.compile's own."""
 

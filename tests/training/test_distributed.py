@@ -17,12 +17,10 @@ import pytest
 import torch
 
 import capsnet
-from capsnet import cli
-from capsnet.training import Interrupted, TrainConfig, loop, objective
+from capsnet.training import Interrupted, TrainConfig, loop
 from capsnet.training.run import Run
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CAPSNET_TIMEOUT": "60"}
-MET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 SECONDS = 300  # more than any start needs on a busy machine
 LONG = {"epochs": 4, "batch_size": 5, "checkpoint_every": 7}  # 160 steps: time enough to be killed in
 
@@ -59,7 +57,7 @@ def write(config: TrainConfig, path: Path) -> str:
 
 def stopped_after(steps: int, config: TrainConfig, out: Path) -> None:
     """Leave the folder of a run that one process had to stop."""
-    from tests.training.test_loop import stop_after
+    from tests.training.test_resume import stop_after
 
     with pytest.MonkeyPatch.context() as patch:
         stop_after(patch, steps)
@@ -138,7 +136,7 @@ def curve(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_two_processes_are_one(name: str, together: Path, alone: Path) -> None:
+def test_two_processes_equal_one(name: str, together: Path, alone: Path) -> None:
     """Losses, gradient norms and learning rates of every step; validation; all metrics of the test split."""
     ours, theirs = curve(together / name), curve(alone / name)
     assert len(ours) == len(theirs) > 2
@@ -151,20 +149,22 @@ def test_two_processes_are_one(name: str, together: Path, alone: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*ALIKE, "normed", "bf16", "long", "alone-first"])
-def test_all_processes_end_with_the_same(name: str, together: Path) -> None:
+def test_processes_end_with_equal_weights(name: str, together: Path) -> None:
     """Weights, statistics of BatchNorm and their averages; the metrics, made of both processes' halves."""
     first, second = (json.loads((together / f"{name}.{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
     assert first[1]["n"] == (20 if name == "pairs" else 60)
 
 
-def test_evaluation_is_the_same_to_the_last_bit(together: Path) -> None:
+def test_distributed_evaluation_is_exact(together: Path) -> None:
     """What two processes measured with the weights that one has saved: each example once."""
     metrics = capsnet.evaluate(together / "plain").metrics
     assert metrics == json.loads((together / "plain.1.json").read_text())[1]
 
 
-def test_resumed_by_another_number_of_processes(together: Path, alone: Path, configs: dict[str, TrainConfig]) -> None:
+def test_run_resumes_with_another_number_of_processes(
+    together: Path, alone: Path, configs: dict[str, TrainConfig]
+) -> None:
     for rank in (0, 1):  # one process was told to stop, both did, at the same step
         assert "--resume" in (together / f"alone-later.{rank}.txt").read_text()
     assert torch.load(together / "alone-later" / "checkpoint.pt", weights_only=True)["step"] == 5
@@ -177,14 +177,14 @@ def test_resumed_by_another_number_of_processes(together: Path, alone: Path, con
         assert results[0]["accuracy"] == results[1]["accuracy"]
 
 
-def test_what_is_wrong_is_said_once(together: Path) -> None:
+def test_errors_are_reported_once(together: Path) -> None:
     for rank in (0, 1):
         assert "2 processes cannot share a batch of 1" in (together / f"single.{rank}.txt").read_text()
     assert "not empty" in (together / "plain.0.txt").read_text()  # the main process's to say
     assert not (together / "plain.1.txt").exists()
 
 
-def test_the_others_are_quiet(together: Path) -> None:
+def test_other_processes_print_nothing(together: Path) -> None:
     """Not a line on the screen but those of torchrun itself, about the last job."""
     assert (together / "stdout.txt").read_text() == ""
     complaints = (together / "stderr.txt").read_text()
@@ -205,25 +205,7 @@ def test_lower_precision_learns_nearly_the_same(
     assert ours == pytest.approx(theirs, rel=0.02)
 
 
-def test_micro_batches_add_up(tiny: capsnet.Model, quick: TrainConfig) -> None:
-    """The gradient itself, in float64, where nothing but the order of sums differs."""
-    model = tiny.double().train()
-    batch = capsnet.data.Batch(torch.rand(7, 1, 20, 22).double(), torch.arange(7) % 3, torch.arange(7))
-    weights, scaler = torch.tensor([0.5, 1.0, 2.0]).double(), torch.amp.GradScaler("cpu", enabled=False)
-    gradients = []
-    for parts in (1, 3, 7):
-        config = dataclasses.replace(quick, accumulate=parts)
-        model.zero_grad()
-        whole = objective.Objective(model, "fp32")
-        losses = objective.backward(config, whole, model, scaler, batch, objective.Piece(7, 7), weights, 0)
-        gradients.append([losses["loss"], *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
-    for other in gradients[1:]:
-        assert other[0] == pytest.approx(gradients[0][0], rel=1e-6)
-        for mine, first in zip(other[1:], gradients[0][1:], strict=True):
-            torch.testing.assert_close(mine, first)
-
-
-def test_a_killed_process_is_restarted_and_nothing_is_lost(
+def test_killed_process_is_restarted_without_loss(
     configs: dict[str, TrainConfig], together: Path, tmp_path: Path
 ) -> None:
     job = {"config": write(configs["long"], tmp_path / "long.config"), "out": str(tmp_path / "run")}
@@ -240,7 +222,7 @@ def test_a_killed_process_is_restarted_and_nothing_is_lost(
     assert curve(tmp_path / "run") == curve(together / "long")
 
 
-def test_a_failing_process_ends_the_job_with_its_own_error(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
+def test_failing_process_ends_the_job_with_its_error(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
     config = write(dataclasses.replace(configs["long"], epochs=10_000), tmp_path / "long.json")
     command = ["train", config, "--out", str(tmp_path / "run"), "--device", "cpu"]
     process = torchrun({"command": command, "breaks": 3}, tmp_path)
@@ -254,7 +236,7 @@ def test_a_failing_process_ends_the_job_with_its_own_error(configs: dict[str, Tr
     assert "capsnet: rank 1 of 2: lost touch" not in complaints
 
 
-def test_a_signal_stops_all_of_them_politely(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
+def test_sigterm_stops_all_processes_at_the_same_step(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
     endless = dataclasses.replace(configs["long"], epochs=10_000, checkpoint_every=10**6)
     config, out = write(endless, tmp_path / "long.json"), tmp_path / "run"
     process = torchrun({"command": ["train", config, "--out", str(out), "--device", "cpu"]}, tmp_path)
@@ -266,71 +248,14 @@ def test_a_signal_stops_all_of_them_politely(configs: dict[str, TrainConfig], tm
     assert torch.load(out / "checkpoint.pt", weights_only=True)["step"] == Run(out).records()[-1]["step"]
 
 
-def test_a_second_sigterm_does_not_lose_the_step() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with loop.stop_politely() as stopped:
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stopped()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL  # the second Ctrl-C kills
-    assert signal.getsignal(signal.SIGTERM) == before
-    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR and MASTER_PORT not set: start with torchrun"),
-        ({"WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number, got 'two'"),
-        ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "RANK must lie in 0..1"),
-        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}, "did not all meet at"),
-        ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}, "did not all meet at"),
-        (MET | {"MASTER_PORT": "99999"}, "MASTER_PORT must lie in 0..65535, got 99999"),
-        (MET | {"MASTER_PORT": "http"}, "MASTER_PORT must be a whole number, got 'http'"),
-        (MET | {"CAPSNET_TIMEOUT": "inf"}, "CAPSNET_TIMEOUT must be a number of seconds above 0, at most 1000000, got"),
-        (MET | {"CAPSNET_TIMEOUT": "nan"}, "CAPSNET_TIMEOUT must be a number of seconds"),
-        (MET | {"CAPSNET_TIMEOUT": "abc"}, "got 'abc'"),
-        (MET | {"CAPSNET_TIMEOUT": "0"}, "got '0'"),
-    ],
-)
-def test_a_world_that_does_not_fit(
-    environment: dict[str, str],
-    message: str,
-    configs: dict[str, TrainConfig],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for name, value in ({"CAPSNET_TIMEOUT": "1"} | environment).items():
-        monkeypatch.setenv(name, value)
-    config = write(configs["plain"], tmp_path / "plain.json")
-    with pytest.raises(SystemExit) as left:
-        cli.main(["train", config, "--out", str(tmp_path / "run"), "--device", "cpu"])
-    assert left.value.code == 2
-    complaint = capsys.readouterr().err
-    assert message in complaint
-    assert complaint.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_world_of_one_is_no_world(
-    configs: dict[str, TrainConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    monkeypatch.setenv("RANK", "0")
-    capsnet.train(configs["few"], out=tmp_path / "run", device="cpu", figures=False)
-    assert not torch.distributed.is_initialized()
-
-
 @pytest.mark.slow
-def test_compiled_training_is_the_same(configs: dict[str, TrainConfig], alone: Path, tmp_path: Path) -> None:
+def test_compiled_training_equals_plain_training(configs: dict[str, TrainConfig], alone: Path, tmp_path: Path) -> None:
     capsnet.train(configs["plain"], out=tmp_path / "run", device="cpu", compile=True, figures=False)
     ours, theirs = (Run(folder).records("epoch") for folder in (tmp_path / "run", alone / "plain"))
     assert [e["train_loss"] for e in ours] == pytest.approx([e["train_loss"] for e in theirs], rel=1e-4)
 
 
-def test_the_forecast_starts_at_what_was_measured() -> None:
+def test_scaling_forecast_starts_at_the_measurement() -> None:
     from benchmarks.scaling import Cluster, exchange, forecast
 
     cluster = Cluster(step_ms=10, batch=128, gradient_mb=100)

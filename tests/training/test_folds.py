@@ -29,7 +29,7 @@ def own(quick: TrainConfig, tmp_path: Path) -> TrainConfig:
     return dataclasses.replace(quick, data=f"folder:{tmp_path / 'own'},size=20", epochs=2, batch_size=10)
 
 
-def test_every_image_is_tested_once(own: TrainConfig, tmp_path: Path) -> None:
+def test_cross_validation_tests_every_image_once(own: TrainConfig, tmp_path: Path) -> None:
     own = dataclasses.replace(own, epochs=12)
     result = capsnet.cross_validate(own, 3, out=tmp_path / "cv")
     parts = [json.loads((tmp_path / "cv" / f"fold-{k}" / RESULTS).read_text()) for k in range(3)]
@@ -69,7 +69,7 @@ def stop_in_the_second(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.Mon
     return trained
 
 
-def test_a_stopped_one_goes_on(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_cross_validation_resumes(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = folds.train
     trained = stop_in_the_second(own, tmp_path, monkeypatch)
     monkeypatch.setattr(
@@ -79,7 +79,7 @@ def test_a_stopped_one_goes_on(own: TrainConfig, tmp_path: Path, monkeypatch: py
     assert [spec.rpartition("fold=")[2] for spec in trained] == ["0", "1", "2"]
 
 
-def test_other_images_are_another_cross_validation(
+def test_cross_validation_refuses_other_images(
     own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more image, and others are in the folds that are left: some would be tested twice, some never."""
@@ -92,7 +92,9 @@ def test_other_images_are_another_cross_validation(
         capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")
 
 
-def test_other_images_are_another_run(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_refuses_another_number_of_examples(
+    own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(loop, "stop_politely", lambda: contextlib.nullcontext(lambda: True))
         with pytest.raises(Interrupted):
@@ -107,7 +109,7 @@ def test_other_images_are_another_run(own: TrainConfig, tmp_path: Path, monkeypa
     assert capsnet.train(own, out=tmp_path / "run", resume="auto", figures=False).folder == tmp_path / "run"
 
 
-def test_folds_do_not_start_from_what_has_seen_their_images(
+def test_cross_validation_refuses_weights_trained_on_its_images(
     own: TrainConfig, quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -137,13 +139,13 @@ def test_folds_do_not_start_from_what_has_seen_their_images(
         ({"resume": "runs/x"}, 'resume must be "no" or "auto" with folds'),
     ],
 )
-def test_bad_input_is_one_sentence(own: TrainConfig, tmp_path: Path, change: dict, message: str) -> None:
+def test_cross_validation_refuses_bad_arguments(own: TrainConfig, tmp_path: Path, change: dict, message: str) -> None:
     config = dataclasses.replace(own, data=change.get("data", own.data), eval_limit=change.get("eval_limit"))
     with pytest.raises(ValueError, match=message):
         capsnet.cross_validate(config, change.get("folds", 3), out=tmp_path / "cv", resume=change.get("resume", "no"))
 
 
-def test_one_training_on_own_images_tests_on_unseen_ones(own: TrainConfig, tmp_path: Path) -> None:
+def test_folder_of_images_trains_and_predicts(own: TrainConfig, tmp_path: Path) -> None:
     training, validation, test = loop.load_splits(own)
     assert validation is not None
     assert len(training) + len(validation) + len(test) == 42

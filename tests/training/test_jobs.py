@@ -11,7 +11,7 @@ import torch
 
 import capsnet
 from capsnet.training import TrainConfig
-from capsnet.training.run import JOB, environment, open_together
+from capsnet.training.run import JOB, environment, open_on_all_ranks
 from tests.training.test_distributed import stopped_after
 
 
@@ -20,41 +20,43 @@ def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
     patch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
 
 
-def test_a_job_takes_up_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_resumes_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its id: an agent that has come later has counted no restarts."""
     out = tmp_path / "run"
-    assert open_together(quick, tmp_path / "alone", "no").folder
+    assert open_on_all_ranks(quick, tmp_path / "alone", "no").folder
     assert not (tmp_path / "alone" / JOB).exists()
     as_job(monkeypatch, "one")
-    assert open_together(quick, out, "no").folder == out
-    assert open_together(quick, out, "no").folder == out
+    assert open_on_all_ranks(quick, out, "no").folder == out
+    assert open_on_all_ranks(quick, out, "no").folder == out
     for name, restarts in (("two", 0), ("two", 1), ("none", 1)):  # refused, and refused again when restarted
         as_job(monkeypatch, name, restarts)
         with pytest.raises(ValueError, match="not empty"):
-            open_together(quick, out, "no")
-    assert open_together(quick, out, "auto").folder == out  # now it is this one's
-    assert open_together(quick, out, "no").folder == out
+            open_on_all_ranks(quick, out, "no")
+    assert open_on_all_ranks(quick, out, "auto").folder == out  # now it is this one's
+    assert open_on_all_ranks(quick, out, "no").folder == out
     (out / "results.json").write_text("{}")
     with pytest.raises(ValueError, match="not empty"):
-        open_together(quick, out, "no")
+        open_on_all_ranks(quick, out, "no")
 
 
-def test_a_job_without_a_name(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_without_a_name_is_known_by_its_agent(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Known by its agent, once that has counted a restart; with no --out it finds its folder among others."""
     monkeypatch.chdir(tmp_path)
-    other = open_together(quick, None, "no").folder
+    other = open_on_all_ranks(quick, None, "no").folder
     as_job(monkeypatch, "none")
-    mine = open_together(quick, None, "no").folder
+    mine = open_on_all_ranks(quick, None, "no").folder
     assert mine != other
-    later = open_together(quick, None, "no").folder  # another start from the same shell
+    later = open_on_all_ranks(quick, None, "no").folder  # another start from the same shell
     (later / JOB).write_text("elsewhere:1\n")
     as_job(monkeypatch, "none", 1)
-    assert open_together(quick, None, "no").folder == mine
+    assert open_on_all_ranks(quick, None, "no").folder == mine
     monkeypatch.setattr(os, "getppid", lambda: 2**30)  # no process has that number
-    assert open_together(quick, None, "no").folder not in (mine, other, later)
+    assert open_on_all_ranks(quick, None, "no").folder not in (mine, other, later)
 
 
-def test_a_finished_job_leaves_no_note(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_job_leaves_no_file(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_job(monkeypatch, "one")
     stopped_after(1, quick, tmp_path / "run")
     assert (tmp_path / "run" / JOB).read_text() == "one\n"
@@ -78,6 +80,6 @@ def test_passwords_are_not_recorded(word: str, told: str, monkeypatch: pytest.Mo
     assert environment(torch.device("cpu"))["command"] == shlex.join(["capsnet", told])
 
 
-def test_more_parts_than_examples_are_refused(quick: TrainConfig) -> None:
+def test_more_micro_batches_than_examples_are_refused(quick: TrainConfig) -> None:
     with pytest.raises(ValueError, match="a batch of 50 cannot be computed in 51 parts"):
         dataclasses.replace(quick, accumulate=51)

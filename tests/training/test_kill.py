@@ -72,11 +72,11 @@ def long_enough(quick: TrainConfig, epochs: int) -> TrainConfig:
     return replace(quick, epochs=epochs, batch_size=5, checkpoint_every=7)
 
 
-def test_killed_twice(quick: TrainConfig, tmp_path: Path) -> None:
+def test_run_survives_two_kills(quick: TrainConfig, tmp_path: Path) -> None:
     check(long_enough(quick, 8), tmp_path, kills=2, seed=1, seconds=90)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_a_dozen_times(quick: TrainConfig, tmp_path: Path, seed: int) -> None:
+def test_run_survives_a_dozen_kills(quick: TrainConfig, tmp_path: Path, seed: int) -> None:
     check(long_enough(quick, 60), tmp_path, kills=12, seed=seed, seconds=400)

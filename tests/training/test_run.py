@@ -7,7 +7,7 @@ from pathlib import Path
 from capsnet.training.run import commit
 
 
-def test_the_commit_is_that_of_our_code_and_of_no_repository_around_it(tmp_path: Path) -> None:
+def test_commit_is_that_of_the_package(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         name = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True)

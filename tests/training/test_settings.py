@@ -12,7 +12,7 @@ from capsnet.training import TrainConfig, loop
 from capsnet.training import run as run_folder
 
 
-def test_the_best_epoch_on_validation_is_kept(
+def test_keep_chooses_the_best_or_the_last_epoch(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Validation scores are scripted, 0.2, 0.9, 0.3: `best` saves the second epoch's weights, `last` the third's."""
@@ -58,7 +58,7 @@ def test_the_best_epoch_on_validation_is_kept(
     ],
     ids=str,
 )
-def test_no_setting_is_accepted_and_ignored(quick: TrainConfig, tmp_path: Path, change: dict) -> None:
+def test_setting_changes_the_weights(quick: TrainConfig, tmp_path: Path, change: dict) -> None:
     """One epoch with and without the setting: the weights must differ (Adam against AdamW as well)."""
     base = dataclasses.replace(quick, epochs=1, keep="last")
     other = dataclasses.replace(base, **({"weight_decay": 0.1} if "optimizer" in change else {}))
@@ -69,10 +69,10 @@ def final_weights(config: TrainConfig) -> list[float]:
     """Sums of the tested weights after the last epoch, without the report."""
     training, _, _ = loop.load_splits(config)
     state = loop.new_state(config, loop.build(config, training))
-    total = capsnet.data.num_batches(training, config.batch_size)
+    state.examples = len(training)
     order = capsnet.data.batches(training, config.batch_size, seed=0, epoch=0, shuffle=True, augment=config.augment)
     for batch in order:
-        loop.train_step(config, state, batch, None, total, run_folder.Run(Path()))
+        loop.train_step(state, batch, None, run_folder.Run(Path()))
     return [p.double().sum().item() for p in state.tested.parameters()]
 
 
@@ -82,9 +82,9 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
     seen: list[tuple] = []
     real = loop.train_step
 
-    def spy(config, state, batch, *more):
+    def spy(state, batch, *more):
         seen.append((batch.images.clone(), batch.targets.clone()))
-        return real(config, state, batch, *more)
+        return real(state, batch, *more)
 
     labelled: list[bool] = []
     forward = capsnet.models.CapsNet.forward

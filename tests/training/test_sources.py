@@ -21,11 +21,11 @@ def pairs(quick: TrainConfig, idx_folder: Path) -> TrainConfig:
     return dataclasses.replace(quick, data=f"multimnist:{idx_folder},shift=2,pairs=60", lr=3e-3, batch_size=20)
 
 
-def test_each_capsule_is_held_to_its_own_source(pairs: TrainConfig) -> None:
+def test_loss_compares_each_capsule_with_its_source(pairs: TrainConfig) -> None:
     """The loss of a step, once more by hand: margin on both classes, two pictures, each against its own digit."""
     training, _, _ = loop.load_splits(pairs)
     state = loop.new_state(pairs, loop.build(pairs, training))
-    batch = training.batch(range(20))
+    state.examples, batch = len(training), training.batch(range(20))
     assert batch.sources is not None
     with torch.no_grad():
         output = state.model(batch.images)
@@ -35,11 +35,11 @@ def test_each_capsule_is_held_to_its_own_source(pairs: TrainConfig) -> None:
             classes = batch.sources.classes[:, k]
             drawn = state.model.decode(output.poses, classes)
             wanted = wanted + F.reconstruction_loss(drawn, batch.sources.images[:, k])
-    losses = loop.train_step(pairs, state, batch, None, 10, run_folder.Run(Path()))
+    losses = loop.train_step(state, batch, None, run_folder.Run(Path()))
     assert losses["loss"] == pytest.approx(float(wanted), rel=1e-5)
 
 
-def test_several_pictures_at_once_equal_one_at_a_time(tiny: capsnet.Model) -> None:
+def test_decoding_several_classes_equals_one_at_a_time(tiny: capsnet.Model) -> None:
     images, classes = torch.rand(4, 1, 20, 22), torch.tensor([[0, 2], [1, 0], [2, 1], [0, 1]])
     labels = torch.nn.functional.one_hot(classes, 3)
     together = tiny(images, labels=labels)
@@ -51,16 +51,23 @@ def test_several_pictures_at_once_equal_one_at_a_time(tiny: capsnet.Model) -> No
         tiny(images, labels=labels[:3])
 
 
-def test_a_run_on_pairs_is_whole(pairs: TrainConfig, tmp_path: Path) -> None:
+def test_run_on_pairs_reports_exact_match_and_half_credit(pairs: TrainConfig, tmp_path: Path) -> None:
     result = capsnet.train(pairs, out=tmp_path / "run")
-    assert "exact_match" in result.test.metrics
+    exact, half = result.test.accuracy, result.test.half_credit
+    assert half is not None
+    assert exact.value <= half.value <= (1 + exact.value) / 2
+    assert f"**Test accuracy {exact}**" in (page := (tmp_path / "run" / "README.md").read_text())
+    assert f"With half credit for one object of two: {half}." in page
+    assert str(result) == f"{tmp_path / 'run'}: {result.test}"
+    assert "with exactly the true classes (95 %: " in str(result.test)
+    assert "Parameter" not in repr(result)
     assert "reconstruction_error" not in result.test.metrics
     assert (tmp_path / "run" / "figures" / "reconstructions.png").is_file()
     again = capsnet.evaluate(tmp_path / "run")
     assert again.metrics == result.test.metrics
 
 
-def test_it_ends_when_it_is_good_enough(quick: TrainConfig, tmp_path: Path) -> None:
+def test_stop_at_ends_the_run(quick: TrainConfig, tmp_path: Path) -> None:
     config = dataclasses.replace(quick, epochs=30, schedule="constant", stop_at=0.3, ema=None)
     capsnet.train(config, out=tmp_path / "run", figures=False)
     lines = run_folder.Run(tmp_path / "run").records("epoch")
@@ -75,14 +82,14 @@ def test_it_ends_when_it_is_good_enough(quick: TrainConfig, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("limit", "said"), [(None, "all examples"), (30, "the first 30 examples"), (999, "all examples")]
 )
-def test_the_page_says_how_many_examples_there_were(
+def test_readme_says_how_many_examples_were_used(
     quick: TrainConfig, tmp_path: Path, limit: int | None, said: str
 ) -> None:
     capsnet.train(dataclasses.replace(quick, epochs=1, limit=limit), out=tmp_path / "run", figures=False)
     assert f"; {said} of the `train` split, 1 epoch, seed 0." in (tmp_path / "run" / "README.md").read_text()
 
 
-def test_the_figure_of_a_run_counts_as_its_metrics_do(
+def test_figure_uses_the_threshold_of_the_metrics(
     quick: TrainConfig, pairs: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With several labels all capsules of 0.5 or more are the answer; of pairs the two longest are."""
@@ -103,12 +110,12 @@ def test_the_figure_of_a_run_counts_as_its_metrics_do(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stop_at": 1.5}, "stop_at must lie between 0 and 1, got 1.5"),
+        ({"stop_at": 1.5}, "stop_at must be at most 1, got 1.5"),
         ({"stop_at": 0.9, "keep": "last"}, "stop_at needs a validation split and the best epoch"),
         ({"eval_limit": 0}, "eval_limit must be at least 1, got 0"),
     ],
 )
-def test_wrong_limits_are_refused(quick: TrainConfig, change: dict, message: str) -> None:
+def test_bad_limits_are_refused(quick: TrainConfig, change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(quick, **change)
 
@@ -123,7 +130,7 @@ def test_limits_take_the_first_examples(quick: TrainConfig, pairs: TrainConfig) 
         assert torch.equal(test.batch(range(5)).images, whole.batch(range(5)).images)
 
 
-def test_several_labels_make_a_cnn_judge_each_class_by_itself(pairs: TrainConfig) -> None:
+def test_multi_hot_targets_give_a_cnn_sigmoids(pairs: TrainConfig) -> None:
     training, _, _ = loop.load_splits(pairs)
     cnn = dataclasses.replace(pairs, model="cnn-small", model_options={})
     assert loop.build(cnn, training).config["multi_label"] is True
@@ -131,7 +138,7 @@ def test_several_labels_make_a_cnn_judge_each_class_by_itself(pairs: TrainConfig
     assert loop.build(single, loop.load_splits(single)[0]).config["multi_label"] is False
 
 
-def test_tiny_epochs_are_not_checkpointed_one_by_one(
+def test_short_epochs_do_not_each_write_a_checkpoint(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []

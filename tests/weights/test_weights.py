@@ -10,7 +10,7 @@ import capsnet
 from capsnet import weights
 
 
-def test_a_file_is_enough(tiny: capsnet.Model, tmp_path: Path) -> None:
+def test_file_is_self_contained(tiny: capsnet.Model, tmp_path: Path) -> None:
     tiny.class_names = ("ant", "bee", "cat")
     tiny.preprocessing = {"style": "plain", "height": 20, "width": 22, "channels": 1}
     path = capsnet.save(tiny, tmp_path / "m.safetensors", card={"seed": 7})
@@ -35,13 +35,13 @@ def test_half_precision_halves_the_file_and_loads_as_float32(tiny: capsnet.Model
     torch.testing.assert_close(again.state_dict(), tiny.state_dict(), rtol=1e-3, atol=1e-6)
 
 
-def test_a_run_folder_is_a_model(tiny: capsnet.Model, tmp_path: Path) -> None:
+def test_run_folder_loads_as_a_model(tiny: capsnet.Model, tmp_path: Path) -> None:
     capsnet.save(tiny, tmp_path / "model.safetensors")
     assert capsnet.load(tmp_path).config == tiny.config
 
 
 @pytest.mark.parametrize("name", capsnet.list_weights())
-def test_every_shipped_model_loads_and_says_what_it_is(name: str) -> None:
+def test_bundled_model_loads_and_describes_itself(name: str) -> None:
     model = capsnet.load(name)
     card = weights.read_metadata(weights.resolve(name))["card"]
     assert len(card["summary"]) > 10
@@ -53,7 +53,7 @@ FINAL = [n for n in capsnet.list_weights() if "slice" in weights.read_metadata(w
 
 
 @pytest.mark.parametrize("name", FINAL)
-def test_every_final_model_is_as_good_as_its_card_says_on_a_slice(name: str) -> None:
+def test_bundled_model_reaches_its_card_on_a_slice(name: str) -> None:
     """The same number of right answers on the first 500 test examples; `capsnet evaluate NAME` counts all of them."""
     model = capsnet.load(name)
     few = capsnet.data.load(model.card["data"], "test").subset(range(model.card["slice"]["n"]))
@@ -63,19 +63,19 @@ def test_every_final_model_is_as_good_as_its_card_says_on_a_slice(name: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FINAL)
-def test_every_final_model_is_as_good_as_its_card_says(name: str) -> None:
+def test_bundled_model_reaches_its_card(name: str) -> None:
     for spec, share in (model := capsnet.load(name)).card["tests"].items():
         assert capsnet.evaluate(model, spec).accuracy._asdict() == pytest.approx(share)
 
 
-def test_all_shipped_models_together_are_small_and_each_has_a_card() -> None:
+def test_bundled_models_are_small_and_have_cards() -> None:
     files = [weights.resolve(name) for name in capsnet.list_weights()]
     assert sum(file.stat().st_size for file in files) < 40e6
     for file in files:
         assert file.with_suffix(".md").read_text().startswith(f"# {file.stem}\n")
 
 
-def test_missing_and_misspelt_names(tmp_path: Path) -> None:
+def test_load_suggests_names(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no model 'capsnet-small-mnst'.*'capsnet-small-mnist'"):
         capsnet.load("capsnet-small-mnst")
     with pytest.raises(ValueError, match="not a run folder"):
@@ -86,7 +86,7 @@ def test_missing_and_misspelt_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 4, 60, 0.5, 0.999])
-def test_a_file_cut_short_is_refused(tiny: capsnet.Model, tmp_path: Path, kept: float) -> None:
+def test_truncated_file_is_refused(tiny: capsnet.Model, tmp_path: Path, kept: float) -> None:
     path = capsnet.save(tiny, tmp_path / "m.safetensors")
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole)) if 0 < kept < 1 else int(kept)])
@@ -94,7 +94,7 @@ def test_a_file_cut_short_is_refused(tiny: capsnet.Model, tmp_path: Path, kept: 
         capsnet.load(path)
 
 
-def test_somebody_elses_file_is_refused(tmp_path: Path) -> None:
+def test_foreign_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.safetensors"
     save_file({"a": torch.zeros(2)}, path)
     with pytest.raises(ValueError, match="not written by capsnet"):
@@ -105,14 +105,14 @@ def test_somebody_elses_file_is_refused(tmp_path: Path) -> None:
         capsnet.load(text)
 
 
-def test_a_file_of_another_model_is_refused(tiny: capsnet.Model, tmp_path: Path) -> None:
+def test_file_of_another_model_is_refused(tiny: capsnet.Model, tmp_path: Path) -> None:
     tiny.config = tiny.config | {"conv_channels": 8}
     path = capsnet.save(tiny, tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match=r"does not fit the model 'capsnet'.*tensors differ"):
         capsnet.load(path)
 
 
-def test_transfer_keeps_what_fits(tiny: capsnet.Model, tmp_path: Path) -> None:
+def test_transfer_copies_tensors_that_fit(tiny: capsnet.Model, tmp_path: Path) -> None:
     path = capsnet.save(tiny, tmp_path / "m.safetensors")
     other = capsnet.create_model(**{**tiny.config, "num_classes": 5})
     anew = weights.transfer(other, path)
@@ -123,7 +123,7 @@ def test_transfer_keeps_what_fits(tiny: capsnet.Model, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", capsnet.list_models())
-def test_transfer_takes_what_was_learnt_and_knows_another_network(name: str, tmp_path: Path) -> None:
+def test_transfer_copies_weights_but_no_counters(name: str, tmp_path: Path) -> None:
     """Counters stay at home: matrix capsules would go on with the margin of the other training's end."""
     old, new = small(name), small(name)
     counters = {n: t for n, t in old.state_dict().items() if not t.is_floating_point()}
@@ -177,7 +177,7 @@ def test_saving_into_a_missing_folder_names_the_folder(tiny: capsnet.Model, tmp_
         capsnet.save(tiny, tmp_path / "nowhere" / "m.safetensors")
 
 
-def test_a_failed_write_leaves_nothing(tiny: capsnet.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_old_file(tiny: capsnet.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = capsnet.save(tiny, tmp_path / "m.safetensors")
     before = path.read_bytes()
 

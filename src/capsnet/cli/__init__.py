@@ -52,16 +52,16 @@ def train(arguments: Sequence[str]) -> None:
     try:
         if args.folds is not None:
             result = capsnet.cross_validate(config, args.folds, **told)
-            if not distributed.speaks():
+            if not distributed.is_main():
                 return None
             return say(f"\ncross-validation  {result}\neverything is in  {shown(result.folder)}")
         result = capsnet.train(config, **told)
     except Interrupted as stop:
-        if not distributed.speaks():
+        if not distributed.is_main():
             sys.exit(130)
         again = "auto" if args.folds is not None else str(stop.folder)
         return complain(f"stopped; go on with\n  {resume_command(arguments, again)}", 130)
-    if not distributed.speaks():
+    if not distributed.is_main():
         return None
     folder = shown(result.folder)
     say(f"\ntest accuracy  {result.test.accuracy}")
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("CAPSNET_DEBUG"):
             raise
-        complain(distributed.signature() + one_line(error), 2)
+        complain(distributed.rank_prefix() + one_line(error), 2)
 
 
 def dispatch(arguments: Sequence[str]) -> None:

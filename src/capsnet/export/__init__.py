@@ -1,11 +1,11 @@
-"""Out of Python's training process: a trained model as one ONNX file, or as a program of ``torch.export``.
+"""Export: a trained model as one ONNX file, or as a program of ``torch.export``.
 
     from capsnet.export import export
     export("capsnet-small-mnist", "digits.onnx")
 
-onnx, onnxscript and onnxruntime are an extra and are imported only when somebody exports.
+onnx, onnxscript and onnxruntime are optional dependencies and are imported when a model is exported.
 """
 
-from capsnet.export._export import TOLERANCE, Done, export
+from capsnet.export._export import SUFFIX, TOLERANCE, Done, Format, export
 
-__all__ = ["TOLERANCE", "Done", "export"]
+__all__ = ["SUFFIX", "TOLERANCE", "Done", "Format", "export"]

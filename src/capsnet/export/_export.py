@@ -1,9 +1,9 @@
-"""The verb: trace, convert, check against torch, and only then write the file and its card."""
+"""``export``: trace, convert, compare with torch, then write the file and its card."""
 
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from capsnet._files import write_atomically
 from capsnet._names import check_name
@@ -11,31 +11,32 @@ from capsnet.export._program import difference, onnx_bytes, onnx_runner, torch_b
 from capsnet.export._sheet import describe
 from capsnet.models import Model
 from capsnet.weights import load
-from capsnet.weights._onnx import OnnxModel, card_path
+from capsnet.weights.onnx_file import Exported, OnnxModel, card_path
 
 Format = Literal["onnx", "torch"]
 SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
 TOLERANCE = 1e-4  # the largest difference from torch, in lengths, poses and pixels
-BATCHES = (1, 5)  # none of them the size that was traced
+BATCHES = (1, 5)  # other sizes than the traced one
 
 
 class Done(NamedTuple):
-    """What was written: the file, the card beside it, and how far the file's answers are from torch's."""
+    """The written file, its card, the largest difference from torch's answers, and the names of its outputs."""
 
     path: Path
     card: Path
     difference: float
+    outputs: tuple[str, ...]
 
 
 def export(model: Model | str | Path, output: str | Path, format: Format = "onnx") -> Done:
-    """Write a trained model as one file that needs no capsnet: images in, ``lengths``, ``poses`` and
+    """Write a trained model as one file that does not need this package: images in, ``lengths``, ``poses`` and
     ``reconstruction`` out (those that it has), any number of images at a time.
 
-    The file is run (an ONNX file in onnxruntime) on batches of 1 and 5 before it is kept, and refused if an answer is
-    further than ``TOLERANCE`` from torch's. ``OUTPUT.json`` says what the file takes; so does its own metadata.
+    The file is first run (an ONNX file in onnxruntime) on batches of 1 and 5, and refused if an answer differs by more
+    than ``TOLERANCE`` from torch's. ``OUTPUT.json`` describes the file; so does its own metadata.
 
     Args:
-        model: a model, a shipped name, a file of weights or a run folder.
+        model: a model, a bundled name, a file of weights or a run folder.
         output: the file to write, ``*.onnx``, or ``*.pt2`` for the format ``torch``.
         format: ``onnx``, or ``torch`` for ``torch.export.load``.
     """
@@ -56,32 +57,33 @@ def export(model: Model | str | Path, output: str | Path, format: Format = "onnx
     else:
         content = torch_bytes(traced, written)
         run = torch_runner(content)
-    apart = difference(traced, run, BATCHES)
-    if not apart <= TOLERANCE:  # so that NaN is refused, too
+    worst = difference(traced, run, BATCHES)
+    if not worst <= TOLERANCE:  # NaN is refused, too
         raise ValueError(
-            f"the {format} file does not agree with torch: answers differ by up to {apart:.2g}, "
+            f"the {format} file does not agree with torch: answers differ by up to {worst:.2g}, "
             f"more than {TOLERANCE:g}; nothing was written"
         )
-    return _write(output, format, content, about, apart)
+    return _write(output, format, content, about, worst)
 
 
-def _write(output: Path, format: str, content: bytes, about: Any, apart: float) -> Done:
+def _write(output: Path, format: str, content: bytes, about: Exported, worst: float) -> Done:
     card = {
         "file": output.name,
         "format": format,
         "sha256": hashlib.sha256(content).hexdigest(),
-        "checked": {"largest_difference": apart, "tolerance": TOLERANCE, "batch_sizes": list(BATCHES)},
+        "checked": {"largest_difference": worst, "tolerance": TOLERANCE, "batch_sizes": list(BATCHES)},
         **about,
     }
-    path = write_atomically(output, content)
-    return Done(path, write_atomically(card_path(output), json.dumps(card, indent=2) + "\n"), apart)
+    write_atomically(output, content)
+    beside = write_atomically(card_path(output), json.dumps(card, indent=2) + "\n")
+    return Done(output, beside, worst, tuple(port["name"] for port in about["outputs"]))
 
 
 def _check_place(output: Path, format: Format) -> None:
-    """Say that the file cannot be written before a minute goes into making it."""
+    """Check that the file can be written before it is made, which takes up to a minute."""
     if output.is_dir():
         raise ValueError(f"{output} is a folder: name the file to write, such as {output / f'model{SUFFIX[format]}'}")
-    if output.suffix.lower() != SUFFIX[format]:  # by which the file is known when it is read
+    if output.suffix.lower() != SUFFIX[format]:  # by which the file is recognised when it is loaded
         raise ValueError(f"a file of the format {format} must end in {SUFFIX[format]}, got {output}")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"cannot write {output}: there is no folder {output.parent}")

@@ -1,4 +1,4 @@
-"""From a model to a program of plain operators, from there to bytes, and back from the bytes to answers."""
+"""A model as a traced program, the program as bytes, and the bytes as a function again."""
 
 import copy
 import io
@@ -13,19 +13,20 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from capsnet import kernels
+from capsnet.inference import words_of
 from capsnet.models import Model, Output
-from capsnet.weights._onnx import FORMAT
+from capsnet.weights.onnx_file import FORMAT
 
 OUTPUTS = ("lengths", "poses", "reconstruction")
-TRACED = 3  # examples; and words, of a text: sizes 0 and 1 are special to the tracer
+TRACED = 3  # examples in the traced batch: sizes 0 and 1 are special to the tracer
 Run = Callable[[Tensor], Sequence[Tensor]]
 
 
 class Traced(NamedTuple):
-    """A model as a program, with the names of what goes in and comes out."""
+    """A model as a program, with the names of its input and outputs."""
 
     program: ExportedProgram
-    answers: nn.Module  # the same in torch, what the files are compared with
+    answers: nn.Module  # the same in torch, to compare files with
     model: Model
     input: str
     outputs: tuple[str, ...]
@@ -46,20 +47,20 @@ class Answers(nn.Module):
 def trace(model: Model) -> Traced:
     """The model as a program of plain operators, with any number of examples (and of words).
 
-    A copy is traced, on the CPU in single precision, and by the plain kernels: the fast ones are made of what no other
-    runtime has.
+    A copy is traced, on the CPU in single precision, with the plain kernels: other runtimes lack the operators of the
+    fast ones.
     """
     answers = Answers(copy.deepcopy(model).cpu().float()).eval()
-    example = made_up(answers.model, TRACED, torch.Generator().manual_seed(0), words=TRACED + 4)
+    example = example_inputs(answers.model, TRACED, torch.Generator().manual_seed(0), words=TRACED + 4)
     free = {0: Dim("batch", min=1), 1: Dim("words", min=1)} if model.takes_texts else {0: Dim("batch", min=1)}
     with kernels.using("plain"), torch.no_grad(), _quiet():
         output: Output = answers.model(example)
-        there = tuple(name for name, value in output._asdict().items() if name in OUTPUTS and value is not None)
+        outputs = tuple(name for name, value in output._asdict().items() if name in OUTPUTS and value is not None)
         try:
             program = torch.export.export(answers, (example,), dynamic_shapes=(free,), strict=False)
-        except Exception as error:  # torch.export raises whatever the model's code raises
+        except Exception as error:  # torch.export raises what the model's code raises
             raise ValueError(f"{_name(model)} cannot be traced by torch.export: {reason(error)}") from error
-    return Traced(program, answers, answers.model, "words" if model.takes_texts else "images", there)
+    return Traced(program, answers, answers.model, "words" if model.takes_texts else "images", outputs)
 
 
 def onnx_bytes(traced: Traced, metadata: str) -> bytes:
@@ -71,7 +72,7 @@ def onnx_bytes(traced: Traced, metadata: str) -> bytes:
             )
             assert made is not None
             proto = made.model_proto
-        except Exception as error:  # the converter's own are not public
+        except Exception as error:  # the converter's exceptions are not public
             raise ValueError(f"{_name(traced.model)} cannot be exported to ONNX: {reason(error)}") from error
     _tidy(proto.graph)
     entry = proto.metadata_props.add()
@@ -111,20 +112,20 @@ def difference(traced: Traced, run: Run, batches: Sequence[int]) -> float:
     """The largest difference between a file's answers and torch's own, over batches of made-up examples."""
     generator, worst = torch.Generator().manual_seed(1), 0.0
     for size in batches:
-        images = made_up(traced.model, size, generator, words=2 * TRACED + size)
+        images = example_inputs(traced.model, size, generator, words=2 * TRACED + size)
         with torch.no_grad(), kernels.using("plain"):
             pairs = list(zip(run(images), traced.answers(images), strict=True))
         if any(got.shape != wanted.shape for got, wanted in pairs):
             return float("inf")
         gaps = [(got - wanted).abs().max() for got, wanted in pairs]
-        worst = float(torch.stack([torch.tensor(worst), *gaps]).max())  # of a NaN, NaN
+        worst = float(torch.stack([torch.tensor(worst), *gaps]).max())  # NaN if any is NaN
     return worst
 
 
-def made_up(model: Model, count: int, generator: torch.Generator, words: int) -> Tensor:
-    """Inputs like real ones: soft blobs on black, (B, C, H, W) in [0, 1]; or words followed by padding, (B, L)."""
+def example_inputs(model: Model, count: int, generator: torch.Generator, words: int) -> Tensor:
+    """Random inputs: soft blobs on black, (B, C, H, W) in [0, 1]; or words followed by padding, (B, L)."""
     if model.takes_texts:
-        numbers = torch.randint(1, vocabulary(model), (count, words), generator=generator)
+        numbers = torch.randint(1, len(words_of(model).vocabulary), (count, words), generator=generator)
         ends = torch.randint(1, words + 1, (count, 1), generator=generator)
         return numbers.masked_fill(torch.arange(words) >= ends, 0)
     height, width = model.image_size
@@ -134,30 +135,25 @@ def made_up(model: Model, count: int, generator: torch.Generator, words: int) ->
 
 
 def reason(error: BaseException) -> str:
-    """What is at the bottom of a converter's error, in one line."""
+    """The first cause of a converter's error, in one line."""
     while (below := error.__cause__ or error.__context__) is not None:
         error = below
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-def vocabulary(model: Model) -> int:
-    """How many words a model of texts, or each member of an ensemble, knows."""
-    return min(part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding))
-
-
 def _tidy(graph: Any) -> None:
-    """Free sizes by their names instead of the tracer's (s34), and without notes on which line of whose disk a node
-    comes from: equal weights shall give equal files."""
+    """Name the free sizes (the tracer calls them s34 or so) and remove notes on source lines and paths, so that equal
+    weights give equal files."""
     free = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim if dim.dim_param]
-    called = dict(zip(free, ("batch", "words"), strict=False))
+    names = dict(zip(free, ("batch", "words"), strict=False))
     for value in [*graph.input, *graph.output, *graph.value_info]:
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in called:
-                dim.dim_param = called[dim.dim_param]
-    for thing in [graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer]:
-        thing.ClearField("metadata_props")
-        thing.ClearField("doc_string")
+            if dim.dim_param in names:
+                dim.dim_param = names[dim.dim_param]
+    for part in [graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer]:
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
 
 
 def _name(model: Model) -> str:
@@ -166,7 +162,7 @@ def _name(model: Model) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The tracer and the converter talk to their developers (deprecations, missing torchvision): not to ours."""
+    """Silence the tracer's and the converter's warnings, which are for their developers."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What an exported file says about itself: ``weights._onnx`` reads it again."""
+"""The description of an exported file, which ``weights.onnx_file`` reads again."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -6,10 +6,10 @@ import torch
 
 from capsnet._version import __version__
 from capsnet.data import Preprocess
-from capsnet.export._program import Traced, vocabulary
-from capsnet.inference.prediction import preprocessing_of
+from capsnet.export._program import Traced
+from capsnet.inference import preprocessing_of, words_of
 from capsnet.models import Model
-from capsnet.weights._onnx import Exported, Port
+from capsnet.weights.onnx_file import Exported, Port
 
 MEANINGS = {
     "lengths": "how present each class is, in the order of class_names",
@@ -23,12 +23,17 @@ def describe(model: Model, traced: Traced) -> Exported:
     nodes = traced.program.graph_signature.user_outputs
     values = {node.name: node.meta["val"] for node in traced.program.graph.nodes if "val" in node.meta}
     outputs: list[Port] = [
-        {"name": name, "dtype": "float32", "shape": ["batch", *map(int, values[node].shape[1:])], "meaning": told}
-        for name, node, told in zip(traced.outputs, nodes, map(MEANINGS.__getitem__, traced.outputs), strict=True)
+        {
+            "name": name,
+            "dtype": "float32",
+            "shape": ["batch", *map(int, values[node].shape[1:])],
+            "meaning": MEANINGS[name],
+        }
+        for name, node in zip(traced.outputs, nodes, strict=True)
     ]
     return {
         "input": _input(model, traced),
-        "value_range": [0, vocabulary(traced.model) - 1] if model.takes_texts else [0, 1],
+        "value_range": [0, len(words_of(model).vocabulary) - 1] if model.takes_texts else [0, 1],
         "outputs": outputs,
         "takes": "texts" if model.takes_texts else "pictures",
         "image_size": model.image_size,
@@ -51,7 +56,7 @@ def _input(model: Model, traced: Traced) -> Port:
 
 
 def _preprocessing(model: Model) -> dict:
-    """As stored with the weights; where nothing is, what ``predict`` does then. Nothing for what no file can hold."""
+    """As stored with the weights, else the default of ``predict``; empty if no picture file has that many channels."""
     if model.preprocessing or model.takes_texts or model.in_channels not in (1, 3):
         return model.preprocessing
     prepare = preprocessing_of(model)

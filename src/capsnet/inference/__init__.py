@@ -1,4 +1,4 @@
-"""What can be done with a trained model: evaluate it, predict with it, measure its capsules."""
+"""Use a trained model: evaluate it, predict with it, measure its capsules."""
 
 from capsnet.inference.evaluation import (
     OFFSETS,
@@ -18,6 +18,7 @@ from capsnet.inference.prediction import (
     predict,
     predictions,
     preprocessing_of,
+    words_of,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "predictions",
     "preprocessing_of",
     "sweep_dimensions",
+    "words_of",
 ]

@@ -1,4 +1,4 @@
-"""Using a trained model: ``evaluate`` it on a data set; what is on a picture is in ``prediction``."""
+"""``evaluate``: run a trained model over a data set and measure it."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 from tqdm import tqdm
 
 from capsnet import data
 from capsnet.data import Batch, Dataset
-from capsnet.inference.prediction import (
-    PRESENT,
-    evaluating,
-    words_of,
-)
+from capsnet.inference._torch_data import torch_batches
+from capsnet.inference.prediction import PRESENT, evaluating, words_of
 from capsnet.metrics import Proportion, summarise
 from capsnet.models import Model, Output
 from capsnet.weights import load
@@ -38,10 +37,28 @@ class Evaluation(NamedTuple):
             raise ValueError("no example has a label, so there is no accuracy")
         return Proportion(**share)
 
+    @property
+    def half_credit(self) -> Proportion | None:
+        """For pictures of a known number of objects: see ``metrics.half_credit``. Else None."""
+        share = self.metrics.get("half_credit")
+        return None if share is None else Proportion(**share)
+
+    def __str__(self) -> str:
+        if self.metrics.get("accuracy") is None and self.metrics.get("exact_match") is None:
+            return f"{self.metrics['n']:,} examples, none of them with a label"
+        right = "right" if "accuracy" in self.metrics else "with exactly the true classes"
+        shares = [(self.accuracy, f" of {self.accuracy.n:,} {right}"), (self.half_credit, " with half credit")]
+        return "; ".join(
+            f"{share.value:.2%}{what} (95 %: {share.low:.2%} to {share.high:.2%})" for share, what in shares if share
+        )
+
+    def __repr__(self) -> str:
+        return f"<Evaluation: {self}>"
+
 
 def evaluate(
     model: Model | str | Path,
-    dataset: Dataset | str | None = None,
+    dataset: Dataset | TorchDataset | DataLoader | Sequence[tuple[Any, Any]] | str | None = None,
     *,
     split: str = "test",
     batch_size: int = 250,
@@ -50,24 +67,36 @@ def evaluate(
 ) -> Evaluation:
     """Run a model over a whole data set and measure it.
 
-    ``dataset`` is a data set or a name; None takes what the model was trained on, as its card says, else MNIST.
+    Args:
+        model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
+        dataset: a data set of this package or its name, a torch ``Dataset`` or ``DataLoader``, or a sequence of
+            (image, label); images float in [0, 1] or uint8, labels class numbers or multi-hot. None takes what the
+            model was trained on, as its card says, else MNIST.
+        split: which split of a named data set.
+        batch_size: how many are computed at a time; a ``DataLoader`` has its own.
+        device: where to compute; None leaves the model where it is.
+        progress: show a bar on a terminal.
+
     The reconstruction error (summed squared difference per image) decodes the *longest* capsule, never the true one.
 
     Several labels per image: where every picture is made of a known number of objects (MultiMNIST), the longest
     capsules are the answer; else all that reach ``PRESENT``, and an image without any label is right if none does.
     """
     model = model if isinstance(model, Model) else load(model)
-    if not isinstance(dataset, Dataset):
+    if dataset is None or isinstance(dataset, str):
         dataset = data.load(dataset or model.card.get("data", "mnist"), split)
-    check_fit(model, dataset)
     if device is not None:
         model.to(device)
-    total = data.num_batches(dataset, batch_size)
-    return measure(model, answers(model, data.batches(dataset, batch_size), total=total, progress=progress))
+    if isinstance(dataset, Dataset):
+        check_fit(model, dataset)
+        batches, total = data.batches(dataset, batch_size), data.num_batches(dataset, batch_size)
+    else:
+        batches, total = torch_batches(model, dataset, batch_size)
+    return measure(model, answers(model, batches, total=total, progress=progress))
 
 
 class Answers(NamedTuple):
-    """What a model says to one batch, and what is true."""
+    """A model's lengths for one batch, and the targets."""
 
     lengths: Tensor  # (B, J)
     targets: Tensor  # (B,) or (B, J)
@@ -75,24 +104,24 @@ class Answers(NamedTuple):
     counted: bool  # whether each picture is made of a known number of objects
 
 
-def answers(model: Model, batches: Iterable[Batch], *, total: int, progress: bool = False) -> list[Answers]:
+def answers(model: Model, batches: Iterable[Batch], *, total: int | None, progress: bool = False) -> list[Answers]:
     """Run a model over batches."""
-    device, said = next(model.parameters()).device, []
+    device, results = next(model.parameters()).device, []
     with evaluating(model):
         for batch in tqdm(batches, total=total, disable=not progress or None, leave=False):
             images, squared, counted = batch.images.to(device), 0.0, batch.sources is not None
             output: Output = model(images)
             if output.reconstruction is not None and not counted:  # of several objects, which one?
                 squared = float((output.reconstruction.float() - images).square().sum())
-            said.append(Answers(output.lengths.float().cpu(), batch.targets, squared, counted))
-    return said
+            results.append(Answers(output.lengths.float().cpu(), batch.targets, squared, counted))
+    return results
 
 
-def measure(model: Model, said: Sequence[Answers]) -> Evaluation:
+def measure(model: Model, results: Sequence[Answers]) -> Evaluation:
     """The metrics of a model's answers to a whole data set."""
-    scores = torch.cat([answer.lengths for answer in said]).numpy()
-    truth = torch.cat([answer.targets for answer in said]).numpy()
-    counted, squared = any(answer.counted for answer in said), sum(answer.squared for answer in said)
+    scores = torch.cat([answer.lengths for answer in results]).numpy()
+    truth = torch.cat([answer.targets for answer in results]).numpy()
+    counted, squared = any(answer.counted for answer in results), sum(answer.squared for answer in results)
     result = summarise(scores, truth, class_names=model.class_names, threshold=None if counted else PRESENT)
     if squared:
         result["reconstruction_error"] = squared / len(scores)
@@ -124,13 +153,13 @@ def pick_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device(next(device for device in ("cuda", "mps", "cpu") if known[device]))
     if not known.get(name.partition(":")[0], False):
-        here = ", ".join(device for device, there in known.items() if there)
-        raise ValueError(f"device {name!r} is not available here: choose auto or one of {here}")
+        names = ", ".join(device for device, available in known.items() if available)
+        raise ValueError(f"device {name!r} is not available here: choose auto or one of {names}")
     return torch.device(name)
 
 
 def sweep_dimensions(model: Model, poses: Tensor, label: int, offsets: Sequence[float] = OFFSETS) -> Tensor:
-    """Move one dimension of one capsule at a time and decode: what does the dimension mean? [Figure 4]
+    """Move one dimension of one capsule at a time and decode the result [Figure 4].
 
     Shapes: ``poses`` (J, D) of one example, ``label`` the capsule's class -> pictures (D, S, C, H, W).
     """

@@ -1,4 +1,4 @@
-"""What is on a picture or in a text: ``predict`` and what it needs."""
+"""``predict``: the classes of pictures or texts by a trained model."""
 
 import io
 import re
@@ -20,20 +20,29 @@ from capsnet.data import Preprocess, Words, images_in
 from capsnet.models import Model, Output
 from capsnet.weights import load
 
-PRESENT = 0.5  # a capsule at least this long says that its class is there
-Picture: TypeAlias = str | Path | Image.Image | np.ndarray | bytes
+PRESENT = 0.5  # a class is present if its capsule is at least this long
+EDGE = 1e-3  # how far interpolated pixels may lie outside [0, 1]
+Picture: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor | bytes
 
 
 class Prediction(NamedTuple):
-    """What a model says of one picture or text: the longest capsule's class, and every class's length."""
+    """The answer for one picture or text: the longest capsule's class, and every class's length."""
 
     label: str
     length: float
     lengths: dict[str, float]
-    image: Tensor  # (C, H, W): what the network saw; of a text the numbers of its words, (L,)
-    reconstruction: Tensor | None  # (C, H, W): what the longest capsule draws
+    image: Tensor  # (C, H, W): the network's input; of a text the numbers of its words, (L,)
+    reconstruction: Tensor | None  # (C, H, W), decoded from the longest capsule
     labels: tuple[str, ...] = ()  # the classes that reach the threshold, longest first; empty: none of them
     source: str = ""  # the file, or the text
+
+    def __str__(self) -> str:
+        source = f"{self.source}: " if self.source else ""
+        others = f", present: {', '.join(self.labels) or 'none'}" if self.labels != (self.label,) else ""
+        return f"{source}{self.label} (length {self.length:.2f}){others}"
+
+    def __repr__(self) -> str:
+        return f"<Prediction: {self}>"
 
 
 class Skipped(NamedTuple):
@@ -56,19 +65,22 @@ def predict(
     threshold: float = PRESENT,
     progress: bool = False,
 ) -> list[Prediction]:
-    """Say what is on each picture, whatever its size and colours; to a model of texts, give texts.
+    """Classify pictures of any size and colours; to a model of texts, give texts.
 
-    The pictures go through the preprocessing that is stored with the weights, the same everywhere.
+    Pictures go through the preprocessing that is stored with the weights. Tensors do not: they are inputs as the model
+    takes them.
 
     Args:
-        pictures: files, folders (all images below them), bytes of image files, Pillow images or arrays; or texts.
-        model: a model, a shipped name, a file of weights or of ONNX, or a run folder.
+        pictures: files, folders (all images below them), bytes of image files, Pillow images or arrays (uint8, or float
+            in [0, 1]), one or many, (N, H, W, C) or (N, C, H, W) as well; tensors (C, H, W) or (N, C, H, W) of the
+            model's own size, float in [0, 1] or uint8; or texts.
+        model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
         batch_size: how many are computed at a time. The answers do not depend on it.
-        threshold: a class is there if its capsule is at least this long: see ``Prediction.labels``.
+        threshold: a class is present if its capsule is at least this long: see ``Prediction.labels``.
         progress: show a bar on a terminal.
     """
-    found = predictions(pictures, model, batch_size=batch_size, threshold=threshold, progress=progress)
-    return [answer for answer in found if isinstance(answer, Prediction)]
+    answers = predictions(pictures, model, batch_size=batch_size, threshold=threshold, progress=progress)
+    return [answer for answer in answers if isinstance(answer, Prediction)]
 
 
 def predictions(
@@ -80,7 +92,7 @@ def predictions(
     progress: bool = False,
     skip: bool = False,
 ) -> Iterator[Prediction | Skipped]:
-    """``predict`` one batch after the other, so that nothing piles up in memory.
+    """``predict`` one batch after the other, for more pictures than fit into memory.
 
     With ``skip`` a picture that cannot be read gives a ``Skipped`` in its place instead of an error.
     """
@@ -89,16 +101,17 @@ def predictions(
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold must lie between 0 and 1, as lengths do, got {threshold}")
     model = model if isinstance(model, Model) else load(model)
-    prepare = preprocessing_of(model)
-    given = [pictures] if isinstance(pictures, Picture) else pictures
-    items = list(given) if model.takes_texts else unfold(given, skip=skip)
-    return _answered(items, model, prepare, batch_size, threshold, progress, skip)
+    if isinstance(pictures, Picture):
+        pictures = list(pictures) if isinstance(pictures, np.ndarray | Tensor) and pictures.ndim == 4 else [pictures]
+    items = list(pictures) if model.takes_texts else unfold(pictures, skip=skip)
+    preprocess = None if all(isinstance(item, Tensor) for item in items) else preprocessing_of(model)
+    return _answered(items, model, preprocess, batch_size, threshold, progress, skip)
 
 
 def _answered(
     items: Sequence[Picture | Skipped],
     model: Model,
-    prepare: Callable[[Any], Tensor],
+    preprocess: Callable[[Any], Tensor] | None,
     batch_size: int,
     threshold: float,
     progress: bool,
@@ -107,7 +120,7 @@ def _answered(
     hidden = None if progress and len(items) > batch_size else True  # None: shown on a terminal only
     with tqdm(total=len(items), unit="text" if model.takes_texts else "image", disable=hidden, leave=False) as bar:
         for start in range(0, len(items), batch_size):
-            chunk = [_prepared(item, prepare, skip) for item in items[start : start + batch_size]]
+            chunk = [_prepared(item, model, preprocess, skip) for item in items[start : start + batch_size]]
             ready = [item for item in chunk if isinstance(item, _Prepared)]
             answers = iter(_predict_batch(ready, model, threshold) if ready else ())
             bar.update(len(chunk))
@@ -117,20 +130,20 @@ def _answered(
 
 def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list[Picture | Skipped]:
     """The pictures, with all those below a folder in its place."""
-    found: list[Picture | Skipped] = []
+    unfolded: list[Picture | Skipped] = []
     for picture in pictures:
         try:
             folder = isinstance(picture, str | Path) and expanded(picture).is_dir()
-            found += images_in(picture) if folder and isinstance(picture, str | Path) else [picture]
+            unfolded += images_in(picture) if folder and isinstance(picture, str | Path) else [picture]
         except (ValueError, OSError) as error:
             if not skip:
                 raise
-            found.append(Skipped(str(picture), error))
-    return found
+            unfolded.append(Skipped(str(picture), error))
+    return unfolded
 
 
 def preprocessing_of(model: Model) -> Callable[[Any], Tensor]:
-    """How a picture or text becomes this model's input: as stored with its weights, else a plain resize."""
+    """The function from a picture or text to this model's input: as stored with its weights, else a plain resize."""
     if model.takes_texts:
         return words_of(model)
     height, width = model.image_size
@@ -148,9 +161,26 @@ def words_of(model: Model) -> Words:
     return Words(**model.preprocessing)
 
 
+def as_inputs(model: Model, images: Tensor) -> Tensor:
+    """A batch of tensors as the model takes it: uint8 is scaled to [0, 1], one channel may have no axis of its own."""
+    if model.takes_texts:
+        return images
+    if images.dtype == torch.uint8:
+        images = images / 255
+    if not images.is_floating_point():
+        raise ValueError(f"images must be float in [0, 1] or uint8, got {images.dtype}")
+    low, high = (float(end) for end in images.aminmax()) if images.numel() else (0.0, 1.0)
+    if not -EDGE <= low <= high <= 1 + EDGE:
+        raise ValueError(f"images must lie in [0, 1], got {low:g} to {high:g}: divide by 255, or leave out Normalize")
+    images = images.unsqueeze(1) if images.ndim == 3 and model.in_channels == 1 else images
+    images = images.to(next(model.parameters()).dtype)
+    model.check_images(images)
+    return images
+
+
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients for a while; the training mode comes back afterwards."""
+    """Evaluation mode without gradients inside the block; the training mode is restored afterwards."""
     was_training = model.training
     model.eval()
     try:
@@ -161,7 +191,7 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 class Album:
-    """A folder of reconstructions: one PNG per picture, under a name of its own that says where it comes from."""
+    """A folder of reconstructions: one PNG per picture, named after the picture's file."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -169,7 +199,7 @@ class Album:
         self._taken: set[str] = set()
 
     def add(self, answer: Prediction) -> Path:
-        """Write what the longest capsule draws of one picture."""
+        """Write the reconstruction of one picture."""
         if answer.reconstruction is None:
             raise ValueError("the model draws no reconstructions: it has no decoder")
         pixels = answer.reconstruction.mul(255).round().clamp(0, 255).byte().movedim(0, -1).numpy()
@@ -191,13 +221,17 @@ class Album:
         return name
 
 
-def _prepared(picture: Picture | Skipped, prepare: Callable[[Any], Tensor], skip: bool) -> _Prepared | Skipped:
+def _prepared(
+    picture: Picture | Skipped, model: Model, preprocess: Callable[[Any], Tensor] | None, skip: bool
+) -> _Prepared | Skipped:
     if isinstance(picture, Skipped):
         return picture
     source = str(picture) if isinstance(picture, str | Path) else ""
     try:
+        if isinstance(picture, Tensor) or preprocess is None:
+            return _Prepared(source, as_inputs(model, torch.as_tensor(picture)[None])[0])
         image = _opened(picture) if isinstance(picture, bytes) else picture
-        return _Prepared(source, torch.as_tensor(prepare(image)))
+        return _Prepared(source, torch.as_tensor(preprocess(image)))
     except (ValueError, OSError) as error:
         if not skip:
             raise
@@ -226,8 +260,8 @@ def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -
     answers: list[Prediction] = []
     for item, image, row, picture in zip(items, images, lengths, drawn, strict=True):
         order = row.argsort(descending=True, stable=True).tolist()
-        there = tuple(names[k] for k in order if row[k] >= threshold)
+        present = tuple(names[k] for k in order if row[k] >= threshold)
         named = dict(zip(names, row.tolist(), strict=True))
         best = order[0]
-        answers.append(Prediction(names[best], float(row[best]), named, image, picture, there, item.source))
+        answers.append(Prediction(names[best], float(row[best]), named, image, picture, present, item.source))
     return answers

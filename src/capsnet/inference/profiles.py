@@ -1,16 +1,14 @@
-"""What a trained model's capsules do over a whole data set: the profile that knobs and galleries are set by.
+"""Profiles: what a trained model's capsules do over a whole data set, for the explorer's sliders and gallery.
 
-A slider needs to know how far a pose dimension really moves: the 2nd and 98th percentile among examples of the class
-that the model recognises, because the poses of mistakes say little about the class. A gallery needs the examples that
-the model finds hard, recognised with the smallest margin between the true capsule and the best other one, and those it
-gets wrong. These examples are shown and nothing is chosen by them, so the test split may be used.
+A slider's range is the 2nd to 98th percentile of a pose dimension among the recognised examples of the class. A gallery
+shows the examples that are recognised with the smallest margin between the true capsule and the best other one, and
+those that are wrong. These examples are only shown, nothing is chosen by them, so the test split may be used.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
@@ -19,12 +17,13 @@ from capsnet._files import write_atomically
 from capsnet.data import Dataset
 from capsnet.inference.evaluation import check_fit
 from capsnet.inference.prediction import evaluating
+from capsnet.metrics import multi_hot, top_k
 from capsnet.models import Model
 from capsnet.weights import list_weights, resolve
 
 PERCENTILES = (2, 98)
-KEEP = 96  # hard examples that are remembered, and as many wrong ones
-DIGITS = 4  # that a number keeps: a slider does not see more
+KEEP = 96  # hard examples in a profile, and as many wrong ones
+DIGITS = 4  # after the decimal point
 
 
 class Example(BaseModel):
@@ -41,9 +40,9 @@ class Example(BaseModel):
 class Profile(BaseModel):
     """Ranges [J][D][low, high], means [J][D] and names [J][D] of the pose dimensions, and two lists of examples.
 
-    The first three are None for a model without poses; a name is None where nobody knows what a dimension does. Those
-    in ``hard`` are recognised, but only just, the narrowest first; those in ``wrong`` are not, the surest first.
-    Examples of several classes are in neither.
+    The first three are None for a model without poses; a name is None where the dimension has no known meaning.
+    ``hard`` holds recognised examples, smallest margin first; ``wrong`` holds mistakes, longest capsule first. Examples
+    of several classes are in neither.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,7 +55,7 @@ class Profile(BaseModel):
 
 
 class _Seen(NamedTuple):
-    """What a model says of N examples: lengths (N, J), poses (N, J, D) or None, the truth (N, J) as bool."""
+    """A model's answers to N examples: lengths (N, J), poses (N, J, D) or None, the truth (N, J) as bool."""
 
     lengths: NDArray[np.float32]
     poses: NDArray[np.float32] | None
@@ -74,7 +73,7 @@ def measure(
 ) -> Profile | None:
     """The profile of a model on (the first ``limit`` examples of) a data set; None if ``stop`` said so on the way.
 
-    A model whose training went wrong answers what is not a number: it has no profile, which is a ValueError.
+    A model whose answers are not finite (its training diverged) raises ValueError.
     """
     check_fit(model, dataset)
     seen = _look(model, dataset, min(limit or len(dataset), len(dataset)), batch_size, stop)
@@ -98,7 +97,7 @@ def measure(
 
 
 def read(name: str) -> Profile | None:
-    """The profile that ships with a model of the package, or None."""
+    """The profile of a bundled model, or None."""
     if name not in list_weights():
         return None
     path = resolve(name).with_suffix(".profile.json")
@@ -106,7 +105,7 @@ def read(name: str) -> Profile | None:
 
 
 def write(name: str, profile: Profile) -> None:
-    """Put a profile beside the weights of a shipped model."""
+    """Write a profile beside the weights of a bundled model."""
     write_atomically(resolve(name).with_suffix(".profile.json"), profile.model_dump_json() + "\n")
 
 
@@ -121,20 +120,16 @@ def _look(model: Model, dataset: Dataset, count: int, batch_size: int, stop: Cal
             lengths.append(output.lengths.float().numpy())
             if output.poses is not None:
                 poses.append(output.poses.float().numpy())
-            targets = batch.targets
-            several = targets if targets.ndim == 2 else torch.nn.functional.one_hot(targets, model.num_classes)
-            truth.append(several.bool().numpy())
+            truth.append(multi_hot(batch.targets, len(batch.targets), model.num_classes))
     return _Seen(np.concatenate(lengths), np.concatenate(poses) if poses else None, np.concatenate(truth))
 
 
 def _examples(seen: _Seen, j: int) -> NDArray[np.float32]:
-    """Poses (n, D) of class j where it is there and the whole answer is right; failing that where it is; else all."""
+    """Poses (n, D) of class j where it is present and the whole answer is right; else where it is present; else all."""
     assert seen.poses is not None
-    counts = seen.truth.sum(axis=1)
-    ranks = (-seen.lengths).argsort(axis=1).argsort(axis=1)  # 0 for the longest
-    right = ((ranks < counts[:, None]) == seen.truth).all(axis=1)
-    there = seen.truth[:, j]
-    for choice in (there & right, there):
+    right = (top_k(seen.lengths, seen.truth.sum(axis=1)) == seen.truth).all(axis=1)
+    present = seen.truth[:, j]
+    for choice in (present & right, present):
         if choice.any():
             return seen.poses[choice, j]
     return seen.poses[:, j]

@@ -1,8 +1,36 @@
-"""Training: configuration, loop, checkpoints, run folders."""
+"""Training: configurations, the loop, checkpoints, run folders, cross-validation.
+
+What other packages use is named here; so are the files of a run folder, as constants of ``capsnet.training.run``.
+"""
 
 from capsnet.training.checkpoint import Diverged
-from capsnet.training.config import TrainConfig, read_config
-from capsnet.training.folds import Folds, cross_validate
+from capsnet.training.config import TrainConfig, check_config, read_config
+from capsnet.training.folds import CrossValidation, cross_validate
 from capsnet.training.loop import Interrupted, Result, train
+from capsnet.training.objective import loss_inputs
+from capsnet.training.prepare import build, first, load_splits, recorded
+from capsnet.training.run import Run, environment, processor
+from capsnet.training.trial import Tried, load_to_choose, try_out
 
-__all__ = ["Diverged", "Folds", "Interrupted", "Result", "TrainConfig", "cross_validate", "read_config", "train"]
+__all__ = [
+    "CrossValidation",
+    "Diverged",
+    "Interrupted",
+    "Result",
+    "Run",
+    "TrainConfig",
+    "Tried",
+    "build",
+    "check_config",
+    "cross_validate",
+    "environment",
+    "first",
+    "load_splits",
+    "load_to_choose",
+    "loss_inputs",
+    "processor",
+    "read_config",
+    "recorded",
+    "train",
+    "try_out",
+]

@@ -1,4 +1,4 @@
-"""Weights for unequal classes: a class of 20 images among 400 should not be learnt away."""
+"""Weights for unequal classes, so that a class of 20 images among 400 is not ignored."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from capsnet.functional import multi_hot
 def class_weights(training: Dataset) -> Tensor:
     """How much an example of each class counts: inversely to how many there are, 1 on average over the examples.
 
-    With N examples of J classes, n_j of class j: N / (J n_j), so that each class has the same share of the loss. A
+    With N examples of J classes, n_j of class j: N / (J n_j), so that each class has the same part of the loss. A
     class without any example weighs nothing.
 
     Shapes: -> (J,)
@@ -19,8 +19,8 @@ def class_weights(training: Dataset) -> Tensor:
     counts = torch.zeros(training.num_classes)
     for batch in data.batches(training, 1000):
         counts += multi_hot(batch.targets, training.num_classes).sum(dim=0)
-    there = counts > 0
-    return torch.where(there, counts.sum() / (there.sum() * counts.clamp_min(1)), torch.zeros_like(counts))
+    occurs = counts > 0
+    return torch.where(occurs, counts.sum() / (occurs.sum() * counts.clamp_min(1)), torch.zeros_like(counts))
 
 
 def example_weights(weights: Tensor, targets: Tensor) -> Tensor:
@@ -28,6 +28,6 @@ def example_weights(weights: Tensor, targets: Tensor) -> Tensor:
 
     Shapes: weights (J,), targets (B,) or (B, J) multi-hot -> (B,)
     """
-    here = multi_hot(targets, len(weights)).to(weights.dtype)  # (B, J)
-    several = here.sum(dim=1)
-    return torch.where(several > 0, here @ weights / several.clamp_min(1), torch.ones_like(several))
+    labels = multi_hot(targets, len(weights)).to(weights.dtype)  # (B, J)
+    count = labels.sum(dim=1)
+    return torch.where(count > 0, labels @ weights / count.clamp_min(1), torch.ones_like(count))

@@ -12,52 +12,35 @@ from capsnet.inference import evaluating
 from capsnet.models import Model, Output
 from capsnet.training import distributed
 from capsnet.training.checkpoint import State
-from capsnet.training.config import TrainConfig
 
 SHOWN = 16  # pictures per epoch
 
 
 class Board:
-    """Writes nothing: what a run without TensorBoard uses."""
+    """Writes event files below the run's folder (``tensorboard --logdir runs``); without a writer it does nothing."""
 
-    def scalars(self, group: str, values: dict[str, float], step: int) -> None: ...
-
-    def epoch(self, line: dict[str, Any], state: State, shown: Dataset | None) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class TensorBoard(Board):
-    """Writes event files below the run's folder: ``tensorboard --logdir runs``."""
-
-    def __init__(self, folder: Path, state: State, training: Dataset) -> None:
-        from torch.utils.tensorboard.writer import SummaryWriter  # slow to import, and only needed here
-
-        place = folder / "tensorboard"
-        again = place.is_dir() and any(place.iterdir())
-        # what was logged after the checkpoint is going to be logged again; what was logged at it is not
-        self.writer = SummaryWriter(str(place), purge_step=state.step + 1 if again else None)
-        if not again:
-            add_graph(self.writer, state.model, training.batch([0]).images)
+    def __init__(self, writer: Any = None) -> None:
+        self.writer = writer
 
     def scalars(self, group: str, values: dict[str, float], step: int) -> None:
-        for name, value in values.items():
+        for name, value in values.items() if self.writer else ():
             self.writer.add_scalar(f"{group}/{name}", value, step)
 
     def epoch(self, line: dict[str, Any], state: State, shown: Dataset | None) -> None:
-        numbers = {k: v for k, v in line.items() if k not in ("kind", "step", "epoch")}
-        self.scalars("epoch", numbers, line["step"])
-        if shown is not None:
-            images = shown.batch(range(min(SHOWN, len(shown)))).images.to(next(state.tested.parameters()).device)
+        if self.writer is None:
+            return
+        self.scalars("epoch", {k: v for k, v in line.items() if k not in ("kind", "step", "epoch")}, line["step"])
+        if shown is not None and state.tested.draws:
+            images = shown.batch(range(min(SHOWN, len(shown)))).images.to(state.device)
             with evaluating(state.tested):
                 drawn = state.tested(images).reconstruction
-            if drawn is not None:
-                pairs = torch.stack([images, drawn], dim=1).flatten(0, 1)  # original, reconstruction, original, ...
-                self.writer.add_images("reconstructions", pairs.clamp(0, 1), line["step"])
+            pairs = torch.stack([images, drawn], dim=1).flatten(0, 1)  # original, reconstruction, original, ...
+            self.writer.add_images("reconstructions", pairs.clamp(0, 1), line["step"])
         self.writer.flush()
 
     def close(self) -> None:
-        self.writer.close()
+        if self.writer is not None:
+            self.writer.close()
 
 
 class _Traced(nn.Module):
@@ -76,9 +59,20 @@ def add_graph(writer: Any, model: Model, images: Tensor) -> None:
     """Draw the computation graph for such images, layers as named boxes."""
     images = images.to(next(model.parameters()).device)
     with evaluating(model), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer remarks that Python sizes become constants: that is wanted here
+        warnings.simplefilter("ignore")  # the tracer warns that Python sizes become constants, as they should
         writer.add_graph(_Traced(model), images)
 
 
-def open_board(folder: Path, state: State, config: TrainConfig, training: Dataset) -> Board:
-    return TensorBoard(folder, state, training) if config.tensorboard and distributed.main() else Board()
+def open_board(folder: Path, state: State, training: Dataset) -> Board:
+    """The board of a run, with the computation graph; one without a writer if the run has none or another process's."""
+    if not state.config.tensorboard or not distributed.is_main():
+        return Board()
+    from torch.utils.tensorboard.writer import SummaryWriter  # slow to import
+
+    place = folder / "tensorboard"
+    resumed = place.is_dir() and any(place.iterdir())
+    # steps after the checkpoint will be logged again, those up to it will not
+    writer = SummaryWriter(str(place), purge_step=state.step + 1 if resumed else None)
+    if not resumed:
+        add_graph(writer, state.model, training.batch([0]).images)
+    return Board(writer)

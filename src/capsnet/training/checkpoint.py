@@ -1,6 +1,7 @@
-"""The state of a run between two steps: everything that resuming needs, bit for bit."""
+"""The state of a run between two steps: everything that an exact resume needs."""
 
 import io
+import math
 import pickle
 import time
 from collections.abc import Callable, Sequence
@@ -26,10 +27,11 @@ class Diverged(ValueError):
 
 @dataclass
 class State:
-    """Where a run stands. Randomness is keyed by (seed, epoch, example), so there is no generator to remember."""
+    """The progress of a run. Randomness is keyed by (seed, epoch, example), so there is no generator to save."""
 
+    config: TrainConfig
     model: Model
-    objective: nn.Module  # the model and its loss, as all processes together call it
+    objective: nn.Module  # the model and its loss, data parallel over all processes
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler  # keeps small gradients above zero in fp16; idle otherwise
     average: AveragedModel | None
@@ -38,17 +40,28 @@ class State:
     step: int = 0  # steps in all
     sums: dict[str, float] = field(default_factory=dict)  # losses of the current epoch so far, times examples
     seen: int = 0  # examples of the current epoch so far
-    spent: float = 0.0  # seconds of training on them, in however many sittings
-    examples: int = 0  # of an epoch: with another number the order would be another one
+    spent: float = 0.0  # seconds of training on them, over all resumes
+    examples: int = 0  # of an epoch: another number would change the order
     best_score: float = -1.0
     best_epoch: int = 0
     best_weights: dict[str, torch.Tensor] | None = None
 
     def spend(self, since: float) -> float:
-        """Count the seconds since then to the epoch, which may go on in another sitting; returns now."""
+        """Add the seconds since ``since`` to the epoch; returns now."""
         now = time.perf_counter()
         self.spent += now - since
         return now
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of the whole run."""
+        return math.ceil(self.examples / self.config.batch_size) * self.config.epochs
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or the validation accuracy is good enough to stop."""
+        stop_at = self.config.stop_at
+        return self.epoch >= self.config.epochs or (stop_at is not None and self.best_score >= stop_at)
 
     @property
     def device(self) -> torch.device:
@@ -63,22 +76,21 @@ class State:
 def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> State:
     objective = Objective(model, config.precision)
     if compiled:
-        # a convolutional routing counts its children; unless that number may be part of a graph, the graph breaks there
+        # a convolutional routing uses the number of children as a Python integer, which would break the graph
         torch._dynamo.config.capture_scalar_outputs = True
         objective.compile()
-    together, average = distributed.parallel(objective), None  # all processes have the main one's weights from here on
+    parallel, average = distributed.data_parallel(objective), None  # from here on all processes have equal weights
     if config.ema is not None:
         average = AveragedModel(model, multi_avg_fn=moving_average(config.ema), use_buffers=True)
     scaler = torch.amp.GradScaler(next(model.parameters()).device.type, enabled=config.precision == "fp16")
-    return State(model, together, make_optimizer(config, model), scaler, average)
+    return State(config, model, parallel, make_optimizer(config, model), scaler, average)
 
 
 def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor | int], None]:
     """An exponential average that starts short: over the last tenth of the steps so far, until ``decay`` is longer.
 
-    With a constant 0.999 the random weights of the start are still a third of the average after a thousand steps, and
-    the average of BatchNorm's statistics fits none of the networks it was taken from. Whole numbers (counters) are
-    copied: half a step means nothing.
+    With a constant 0.999 the random initial weights are still a third of the average after a thousand steps, and the
+    average of BatchNorm's statistics fits none of the networks it was taken from. Integers (counters) are copied.
     """
 
     def update(averaged: Sequence[Tensor], current: Sequence[Tensor], count: Tensor | int) -> None:
@@ -97,13 +109,13 @@ _PLAIN = ("epoch", "batch", "step", "sums", "seen", "spent", "best_score", "best
 
 
 def save_checkpoint(state: State, path: str | Path) -> None:
-    """Write the state whole or not at all; the checkpoint before it survives any failure.
+    """Write the state atomically; the previous checkpoint survives any failure.
 
-    A state with a weight that is no longer a number is not written either: the last good one stays. All processes have
-    the same state, so the main one writes it and any number of them can read it.
+    A state with weights that are not finite is not written: the last good one stays. All processes have the same state,
+    so the main one writes it and any number of processes can read it.
     """
     check_finite(state, path)
-    if not distributed.main():
+    if not distributed.is_main():
         return
     content: dict[str, Any] = {key: getattr(state, key) for key in (*_PLAIN, "examples")}
     content["model"] = state.model.state_dict()
@@ -116,7 +128,7 @@ def save_checkpoint(state: State, path: str | Path) -> None:
 
 
 def check_finite(state: State, checkpoint: str | Path) -> None:
-    """Stop a run whose weights are no longer numbers."""
+    """Stop a run whose weights are no longer finite."""
     for name, weight in state.model.named_parameters():
         if not weight.isfinite().all():
             raise Diverged(
@@ -132,9 +144,9 @@ def kept_checkpoint(checkpoint: str | Path) -> str:
 def load_checkpoint(state: State, path: str | Path) -> None:
     """Put a saved state into a fresh one of the same config. Loads tensors and plain values only, no code.
 
-    The main process reads it and tells the others: on other machines there may be no such file.
+    The main process reads the file and sends it to the others: on other machines there may be no such file.
     """
-    saved = distributed.told(Path(path).read_bytes)
+    saved, content = distributed.broadcast_from_main(Path(path).read_bytes), {}
     try:
         content = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
         state.model.load_state_dict(content["model"])
@@ -145,8 +157,10 @@ def load_checkpoint(state: State, path: str | Path) -> None:
         for key in _PLAIN:
             setattr(state, key, content.get(key, 0.0) if key == "spent" else content[key])  # older ones have no time
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, EOFError, pickle.UnpicklingError):
+        why = "it was written for another model or by another version" if content else "it is damaged"
         raise ValueError(
-            f"{path} is not a usable checkpoint of this configuration: damaged, or of another version"
+            f"{path} is not a usable checkpoint: {why}; finish the run with the version that began it, or start a new "
+            "one"
         ) from None
     before = content.get("examples") or 0  # older checkpoints do not say
     if before and state.examples and before != state.examples:

@@ -1,4 +1,4 @@
-"""The training loop: read it from top to bottom and you know what a run does."""
+"""The training loop, from top to bottom in the order in which it runs."""
 
 import dataclasses
 import logging
@@ -21,8 +21,9 @@ from capsnet import data
 from capsnet.data import Batch, Dataset
 from capsnet.inference import Evaluation
 from capsnet.models import Model
-from capsnet.training import board, distributed, run
+from capsnet.training import distributed
 from capsnet.training.balance import class_weights
+from capsnet.training.board import Board, open_board
 from capsnet.training.checkpoint import (
     Diverged,
     State,
@@ -38,6 +39,7 @@ from capsnet.training.objective import Piece, backward, explained, own_piece
 from capsnet.training.optim import learning_rate
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
+from capsnet.training.run import JOB, Run, environment, open_on_all_ranks
 
 __all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "train", "train_step"]
 log = logging.getLogger("capsnet")
@@ -53,11 +55,17 @@ class Interrupted(Exception):
 
 
 class Result(NamedTuple):
-    """What came out of a run."""
+    """The outcome of a run: the model, the run's folder and the evaluation on the test split."""
 
     model: Model
     folder: Path
     test: Evaluation
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.test}"
+
+    def __repr__(self) -> str:
+        return f"<Result of {self.model.config['name']} in {self}>"
 
 
 def train(
@@ -70,18 +78,18 @@ def train(
     compile: bool = False,
     figures: bool = True,
 ) -> Result:
-    """Train a model, test it once, and leave a folder that tells the story.
+    """Train a model, test it once, and write a run folder.
 
-    Under `torchrun` all its processes train this one model together; the first of them writes.
+    Under ``torchrun`` all processes train this one model together, and the first of them writes.
 
     Args:
-        config: what to do; ``capsnet.recipes`` has complete ones.
+        config: the configuration; ``capsnet.recipes`` has complete ones.
         out: folder of the run; default ``runs/RECIPE/TIME-SEED``.
         resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
         device: auto, cpu, cuda or mps.
         threads: CPU threads; None leaves PyTorch's choice.
-        compile: whether to let torch.compile translate the network; a minute at the start, quicker steps after it.
-        figures: whether to draw at the end.
+        compile: whether to use torch.compile; a minute at the start, faster steps after it.
+        figures: whether to draw figures at the end.
     """
     if threads is not None:
         most = 8 * (os.cpu_count() or 1)
@@ -89,132 +97,117 @@ def train(
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
     config = check_config(dataclasses.asdict(recorded(config)))
-    with distributed.joined(device) as where:
+    with distributed.process_group(device) as own_device:
         log_processes(config)
-        with distributed.in_turn():
+        with distributed.local_main_first():
             splits = load_splits(config)
-        model = build(config, splits[0]).to(where)
-        here = run.open_together(config, out, resume)
-        with here.lock(), logging_redirect_tqdm():
-            return train_in(here, config, new_state(config, model, compile), *splits, compile, figures)
+        model = build(config, splits[0]).to(own_device)
+        run = open_on_all_ranks(config, out, resume)
+        with run.lock(), logging_redirect_tqdm():
+            return train_in(run, new_state(config, model, compile), *splits, compile, figures)
 
 
 def train_in(
-    here: run.Run,
-    config: TrainConfig,
-    state: State,
-    training: Dataset,
-    validation: Dataset | None,
-    test: Dataset,
-    compiled: bool,
-    figures: bool,
+    run: Run, state: State, training: Dataset, validation: Dataset | None, test: Dataset, compiled: bool, figures: bool
 ) -> Result:
-    """A run from where its folder stands to its end."""
+    """Start or resume the run of a folder, and finish it."""
     state.examples = len(training)
-    if distributed.told(here.checkpoint.is_file):
-        load_checkpoint(state, here.checkpoint)
-        log.info("resuming %s at step %d", here.folder, state.step)
-    here.forget_after(state.step, state.epoch)
-    here.record_environment(state.step, run.environment(state.device) | {"processes": distributed.world()})
-    writer = board.open_board(here.folder, state, config, training)
+    if distributed.broadcast_from_main(run.checkpoint.is_file):
+        load_checkpoint(state, run.checkpoint)
+        log.info("resuming %s at step %d", run.folder, state.step)
+    run.forget_after(state.step, state.epoch)
+    run.record_environment(state.step, environment(state.device) | {"processes": distributed.world_size()})
+    board = open_board(run.folder, state, training)
     with stop_politely() as stopped, explained(compiled):
-        fit(config, state, training, validation, here, writer, stopped)
-    writer.close()
+        fit(state, training, validation, run, board, stopped)
+    board.close()
     if state.best_weights is not None:
         state.tested.load_state_dict(state.best_weights)
-    tested = report(config, state, here, test, figures)
-    if distributed.main():
-        here.checkpoint.unlink(missing_ok=True)
-        (here.folder / run.JOB).unlink(missing_ok=True)
-    return Result(state.tested.eval(), here.folder, tested)
+    test_result = report(state, run, test, figures)
+    if distributed.is_main():
+        run.checkpoint.unlink(missing_ok=True)
+        (run.folder / JOB).unlink(missing_ok=True)
+    return Result(state.tested.eval(), run.folder, test_result)
 
 
 def log_processes(config: TrainConfig) -> None:
-    """Refuse more processes than examples in a batch; say how it is shared."""
-    world, size = distributed.world(), config.batch_size
-    if world > size:
-        raise ValueError(f"{world} processes cannot share a batch of {size}: start fewer, or set a larger --batch-size")
-    if world > 1:
-        each = f"{size // world}" if size % world == 0 else f"{size // world} or {size // world + 1}"
+    """Refuse more processes than examples in a batch; log how it is divided."""
+    processes, size = distributed.world_size(), config.batch_size
+    if processes > size:
+        raise ValueError(
+            f"{processes} processes cannot share a batch of {size}: start fewer, or set a larger --batch-size"
+        )
+    if processes > 1:
+        each, rest = divmod(size, processes)
+        parts = f"{each} or {each + 1}" if rest else f"{each}"
         rate = f"learning rate {config.lr:g} as given (not scaled)"
-        log.info("%d processes, global batch %d = %s each, %s", world, size, each, rate)
+        log.info("%d processes, global batch %d = %s each, %s", processes, size, parts, rate)
 
 
 def fit(
-    config: TrainConfig,
     state: State,
     training: Dataset,
     validation: Dataset | None,
-    here: run.Run,
-    writer: board.Board,
+    run: Run,
+    board: Board,
     stopped: Callable[[], bool],
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """All epochs that are left, from wherever the state stands. Who takes each one's line shows the progress."""
+    """Run all epochs that are left. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
+    config, state.examples = state.config, len(training)
     per_epoch = data.num_batches(training, config.batch_size)
-    total = per_epoch * config.epochs
-    done, quiet = state.epoch * len(training) + state.seen, None if distributed.main() and not on_epoch else True
+    done, hidden = state.epoch * len(training) + state.seen, None if distributed.is_main() and not on_epoch else True
     unit = " texts" if training.vocabulary else " images"
-    with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=quiet, dynamic_ncols=True) as bar:
+    with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=hidden, dynamic_ncols=True) as bar:
         weights = class_weights(training) if config.class_weights else None
-        while state.epoch < config.epochs and not good_enough(config, state):
+        while not state.finished:
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
             since = time.perf_counter()
             order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
             for index in data.batch_indices(len(training), config.batch_size, **order):
                 batch, piece = own_piece(config, training, index, state.epoch)
-                losses = train_step(config, state, batch, weights, total, here, piece)
+                losses = train_step(state, batch, weights, run, piece)
                 bar.update(piece.whole)
                 if state.step % RECORD_EVERY == 0:
-                    here.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
-                    writer.scalars("step", losses, state.step)
+                    run.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
+                    board.scalars("step", losses, state.step)
                     bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
                 if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
                     since = state.spend(since)
-                    save_checkpoint(state, here.checkpoint)
-                if distributed.agreed(stopped(), state.device):
+                    save_checkpoint(state, run.checkpoint)
+                if distributed.any_rank(stopped(), state.device):
                     state.spend(since)
-                    save_checkpoint(state, here.checkpoint)
-                    raise Interrupted(here.folder)
+                    save_checkpoint(state, run.checkpoint)
+                    raise Interrupted(run.folder)
             state.spend(since)
-            line = end_epoch(config, state, validation, here, writer, total)
+            line = end_epoch(state, validation, run, board)
             if on_epoch is not None:
                 on_epoch(line)
 
 
-def good_enough(config: TrainConfig, state: State) -> bool:
-    return config.stop_at is not None and state.best_score >= config.stop_at
-
-
 def train_step(
-    config: TrainConfig,
-    state: State,
-    batch: Batch,
-    weights: Tensor | None,
-    total: int,
-    here: run.Run,
-    piece: Piece | None = None,
+    state: State, batch: Batch, weights: Tensor | None, run: Run, piece: Piece | None = None
 ) -> dict[str, float]:
     """One batch: forward, loss, backward, one step of the optimiser. Returns the losses.
 
-    ``piece`` tells which part of the whole batch this process has; None: all of it.
+    ``piece`` is the size of this process's part of the batch; None: all of it.
     """
     piece = piece or Piece(len(batch.images), len(batch.images))
     model, optimizer, scaler = state.model, state.optimizer, state.scaler
-    rate = learning_rate(config, state.step, total)
+    rate = learning_rate(state.config, state.step, state.steps)
     for group in optimizer.param_groups:
         group["lr"] = rate
     model.train()
     optimizer.zero_grad(set_to_none=True)
-    losses = backward(config, state.objective, model, scaler, batch, piece, weights, state.step)
+    losses = backward(state.config, state.objective, model, scaler, batch, piece, weights, state.step)
     scaler.unscale_(optimizer)
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf))
-    too_large = scaler.is_enabled() and scaler.get_scale() > 1  # for fp16: left out, and tried with a smaller scale
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), state.config.clip or math.inf))
+    too_large = scaler.is_enabled() and scaler.get_scale() > 1  # fp16: the step is skipped and the scale lowered
     if not math.isfinite(losses["loss"]) or not (math.isfinite(norm) or too_large):
-        raise Diverged(diverged(losses, norm, rate, state, here))
+        raise Diverged(diverged(losses, norm, rate, state, run))
     scaler.step(optimizer)
     scaler.update()
-    distributed.equal_buffers(model)
+    distributed.sync_buffers(model)
     if state.average is not None:
         state.average.update_parameters(model)
     for name, value in losses.items():
@@ -225,18 +218,11 @@ def train_step(
     return losses | {"lr": rate, "gradient_norm": norm}
 
 
-def end_epoch(
-    config: TrainConfig,
-    state: State,
-    validation: Dataset | None,
-    here: run.Run,
-    writer: board.Board,
-    total: int,
-) -> dict[str, Any]:
-    """Validate, remember the best, write the epoch's line (returned) and (unless epochs are tiny) a checkpoint."""
-    check_finite(state, here.checkpoint)
-    before, seconds = state.step - state.batch, state.spent
-    speed = state.seen / seconds if seconds else 0.0  # 0: an older checkpoint, which did not say
+def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) -> dict[str, Any]:
+    """Validate, keep the best weights, record and return the epoch's metrics, and save a checkpoint if it is due."""
+    check_finite(state, run.checkpoint)
+    config, before, seconds = state.config, state.step - state.batch, state.spent
+    speed = state.seen / seconds if seconds else 0.0  # 0: resumed from an older checkpoint without times
     state.epoch += 1
     means = {f"train_{name}": value / state.seen for name, value in state.sums.items()}
     line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": state.epoch} | means
@@ -246,28 +232,28 @@ def end_epoch(
         if config.keep == "best" and score > state.best_score:
             weights = {name: t.detach().cpu().clone() for name, t in state.tested.state_dict().items()}
             state.best_score, state.best_epoch, state.best_weights = score, state.epoch, weights
-    line |= {"lr": learning_rate(config, state.step - 1, total), "images_per_second": round(speed, 1)}
-    line["seconds"] = round(seconds, 1)  # of training; time to validate is not in it
-    here.record(line)
-    writer.epoch(line, state, validation)
+    line |= {"lr": learning_rate(config, state.step - 1, state.steps), "images_per_second": round(speed, 1)}
+    line["seconds"] = round(seconds, 1)  # of training, without validation
+    run.record(line)
+    board.epoch(line, state, validation)
     state.sums, state.seen, state.spent, state.batch = {}, 0, 0.0, 0
-    # ten images make an epoch of one step: then every checkpoint_every steps are enough, as within long epochs
+    # an epoch may be a single step, so that a checkpoint after each would be too many
     if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
-        save_checkpoint(state, here.checkpoint)
+        save_checkpoint(state, run.checkpoint)
     accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
     if seconds < 0.5 and state.epoch % 10 and state.epoch != config.epochs:
-        return line  # hundreds of epochs over a few images: every tenth is news enough
+        return line  # of hundreds of short epochs, log every tenth
     what = "texts" if state.model.takes_texts else "images"
-    said = (state.epoch, config.epochs, line["train_loss"], accuracy, speed, what)
-    log.info("epoch %d/%d  loss %.4f%s  %.0f %s/s", *said)
+    values = (state.epoch, config.epochs, line["train_loss"], accuracy, speed, what)
+    log.info("epoch %d/%d  loss %.4f%s  %.0f %s/s", *values)
     return line
 
 
-def diverged(losses: dict[str, float], norm: float, rate: float, state: State, here: run.Run) -> str:
+def diverged(losses: dict[str, float], norm: float, rate: float, state: State, run: Run) -> str:
     parts = ", ".join(f"{name} {value:g}" for name, value in losses.items())
     return (
         f"training diverged at step {state.step + 1} (epoch {state.epoch + 1}, batch {state.batch + 1}): {parts}, "
-        f"gradient norm {norm:g}, learning rate {rate:g}; {kept_checkpoint(here.checkpoint)}. "
+        f"gradient norm {norm:g}, learning rate {rate:g}; {kept_checkpoint(run.checkpoint)}. "
         "Try a lower --lr or --clip 1"
     )
 
@@ -276,7 +262,7 @@ def diverged(losses: dict[str, float], norm: float, rate: float, state: State, h
 def stop_politely() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C or SIGTERM into a flag, so that the step is finished and saved.
 
-    A second Ctrl-C kills; a second SIGTERM does not: schedulers and torchrun send one each.
+    A second Ctrl-C ends the process; a second SIGTERM does not: schedulers and torchrun send one each.
     """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -1,9 +1,9 @@
-"""The gradient of one step: of the whole batch's mean loss, in whatever number of pieces it is computed.
+"""The gradient of one step: that of the whole batch's mean loss, in however many pieces it is computed.
 
-A batch may be shared by N processes, and each share be cut into K micro-batches that fit the memory. Every model's loss
-is a mean over examples, so a piece of n of the B examples counts n / B, and the sum over the pieces is the gradient
-that one process would have got in one go, up to rounding. Two things are not: BatchNorm takes its statistics from each
-piece by itself, and dropout draws each piece's mask by itself.
+A batch may be divided among N processes, and each part into K micro-batches that fit the memory. Every model's loss is
+a mean over examples, so a piece of n of the B examples counts n / B, and the sum over the pieces is the gradient that
+one process would compute at once, up to rounding. Two things differ: BatchNorm takes its statistics from each piece,
+and dropout draws a mask for each piece.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Objective(nn.Module):
-    """A model and its loss as one call: DDP looks at `forward` alone, and torch.compile is to see both.
+    """A model and its loss as one module: DDP uses ``forward`` only, and torch.compile should see both.
 
-    Lower precision is for the network; its outputs are float32 again before the loss is summed over pixels.
+    The network runs in lower precision; its outputs are float32 again before the loss is summed over pixels.
     """
 
     def __init__(self, model: Model, precision: str) -> None:
@@ -49,19 +49,18 @@ class Objective(nn.Module):
 
 
 class Piece(NamedTuple):
-    """How much of a whole batch this process has."""
+    """The size of this process's part of a batch."""
 
-    count: int  # examples that count here: all of its own, or none where there were fewer examples than processes
-    whole: int  # examples that all processes have together
+    count: int  # examples that count: all of its own, or none where there are fewer examples than processes
+    whole: int  # examples of the whole batch, over all processes
 
 
 def own_piece(config: TrainConfig, training: Dataset, index: NDArray[np.int64], epoch: int) -> tuple[Batch, Piece]:
-    """The examples of a batch that fall to this process. One without any computes the first, and it counts nothing:
-    it has to be there when the gradients are averaged."""
-    mine = index[distributed.share(len(index))]
-    shown = mine if len(mine) else index[:1]
-    batch = training.batch(shown, augment=config.augment, seed=config.seed, epoch=epoch)
-    return batch, Piece(len(mine), len(index))
+    """This process's examples of a batch. A process without any computes the first with a weight of zero, because it
+    has to take part when the gradients are averaged."""
+    own = index[distributed.own_slice(len(index))]
+    batch = training.batch(own if len(own) else index[:1], augment=config.augment, seed=config.seed, epoch=epoch)
+    return batch, Piece(len(own), len(index))
 
 
 def backward(
@@ -77,23 +76,20 @@ def backward(
     """Leave the gradient of the whole batch's mean loss in the model's weights; returns the mean losses."""
     device = next(model.parameters()).device
     parts = cut(batch, min(config.accumulate, max(piece.count, 1)))
-    counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()] if len(parts) > 1 else []
     names: list[str] = []
     means = torch.zeros((), device=device)
     for k, part in enumerate(parts):
-        for buffer, value in counters:  # what counts steps counts one for all micro-batches
-            buffer.copy_(value)
-        share = len(part.images) * bool(piece.count) / piece.whole
-        inputs = arrange(part, model, weights)
+        weight = len(part.images) * bool(piece.count) / piece.whole
+        inputs = loss_inputs(part, model, weights)
         with (
             keyed_dropout(config.seed, step, distributed.rank() * config.accumulate + k, device),
-            held(objective, k + 1 < len(parts)),
+            without_sync(objective, k + 1 < len(parts)),
         ):
             loss = Loss(*objective(*inputs, step))
-            scaler.scale(loss.total * (share * distributed.world())).backward()
+            scaler.scale(loss.total * (weight * distributed.world_size())).backward()
         names = ["loss", *loss.parts]
-        means = means + share * torch.stack([loss.total, *loss.parts.values()]).detach()
-    return dict(zip(names, distributed.total(means).tolist(), strict=True))
+        means = means + weight * torch.stack([loss.total, *loss.parts.values()]).detach()
+    return dict(zip(names, distributed.sum_ranks(means).tolist(), strict=True))
 
 
 def cut(batch: Batch, count: int) -> list[Batch]:
@@ -101,16 +97,19 @@ def cut(batch: Batch, count: int) -> list[Batch]:
     if count == 1:
         return [batch]
     columns = [list(t.tensor_split(count)) for t in (batch.images, batch.targets, batch.indices)]
-    made = [None] * count
+    sources = [None] * count
     if batch.sources is not None:
-        made = [type(batch.sources)(*s) for s in zip(*(t.tensor_split(count) for t in batch.sources), strict=True)]
-    return [Batch(*parts) for parts in zip(*columns, made, strict=True)]
+        sources = [type(batch.sources)(*s) for s in zip(*(t.tensor_split(count) for t in batch.sources), strict=True)]
+    return [Batch(*parts) for parts in zip(*columns, sources, strict=True)]
 
 
-def arrange(batch: Batch, model: Model, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """A batch as the objective takes it, on the model's device.
+def loss_inputs(
+    batch: Batch, model: Model, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """What ``Objective`` takes, on the model's device: images, labels to decode, targets, reconstruction targets and
+    example weights.
 
-    Where a picture is made of several objects, each one's own capsule has to draw it apart from the others.
+    For a picture made of several objects, each object's capsule is decoded by itself and compared with that object.
     """
     device = next(model.parameters()).device
     images, targets = batch.images.to(device), batch.targets.to(device)
@@ -118,19 +117,18 @@ def arrange(batch: Batch, model: Model, weights: Tensor | None) -> tuple[Tensor,
     if batch.sources is not None:
         labels = torch.nn.functional.one_hot(batch.sources.classes, model.num_classes).to(device)  # (B, K, J)
         wanted = batch.sources.images.to(device)  # (B, K, C, H, W)
-    counts = None if weights is None else example_weights(weights.to(device), targets)
-    return images, labels, targets, wanted, counts
+    factors = None if weights is None else example_weights(weights.to(device), targets)
+    return images, labels, targets, wanted, factors
 
 
-def held(objective: nn.Module, hold: bool):
-    """Keep gradients to oneself until the last micro-batch: then one exchange serves all of them."""
-    return objective.no_sync() if hold and isinstance(objective, DistributedDataParallel) else nullcontext()
+def without_sync(objective: nn.Module, apply: bool):
+    """Do not exchange gradients between processes: only the last micro-batch does, for all of them."""
+    return objective.no_sync() if apply and isinstance(objective, DistributedDataParallel) else nullcontext()
 
 
 @contextmanager
 def keyed_dropout(seed: int, step: int, piece: int, device: torch.device) -> Iterator[None]:
-    """Give whatever is random inside the model a generator that depends on (seed, step, piece of the batch) alone, and
-    restore it after."""
+    """Seed PyTorch's generator by (seed, step, piece of the batch) inside the block, and restore it after."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed((seed * 1_000_003 + step + piece * 0x9E3779B97F4A7C15) % 2**63)
         yield
@@ -138,7 +136,7 @@ def keyed_dropout(seed: int, step: int, piece: int, device: torch.device) -> Ite
 
 @contextmanager
 def explained(compiled: bool) -> Iterator[None]:
-    """One sentence where torch.compile cannot do its work."""
+    """Turn a failure of torch.compile into one sentence."""
     try:
         yield
     except Exception as error:

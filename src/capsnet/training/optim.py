@@ -7,7 +7,7 @@ from torch import nn
 
 from capsnet.training.config import TrainConfig
 
-FLOOR = 1e-3  # where it starts and ends, as a share of the peak: a tenth of a per cent still moves the last digits
+FLOOR = 1e-3  # the lowest learning rate of one-cycle, as a fraction of the peak
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

@@ -1,4 +1,4 @@
-"""What a run starts from: the data it learns from and the model it trains."""
+"""The data sets and the model of a configuration."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger("capsnet")
 
 
 def recorded(config: TrainConfig) -> TrainConfig:
-    """The configuration as it is written down: whoever reads it from another folder finds data and first weights."""
+    """The configuration with absolute paths of data and initial weights, as it is saved: it holds in any folder."""
     init = config.init
     if init is not None and init not in list_weights() and Path(init).exists():
         init = str(Path(init).resolve())
@@ -26,9 +26,9 @@ def recorded(config: TrainConfig) -> TrainConfig:
 
 
 def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
-    """What to learn from, what to choose by (nothing, if all of it is learnt from), and what to test on at the end.
+    """Training, validation (None with ``train+validation``) and test split, with the configuration's limits.
 
-    All are opened before anything runs, so that a broken file is found now and not after the last epoch.
+    All are opened before training, so that a broken file is found now and not after the last epoch.
     """
     training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
     if training.image_size != test.image_size or training.channels != test.channels:
@@ -58,13 +58,13 @@ def build(config: TrainConfig, dataset: Dataset) -> Model:
     if dataset.vocabulary:
         sizes["vocabulary"] = len(dataset.vocabulary)
     if "multi_label" in options and dataset.batch([0]).targets.ndim == 2:
-        sizes["multi_label"] = True  # several classes at once: each is judged by itself
+        sizes["multi_label"] = True  # one sigmoid per class instead of a softmax
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = create_model(config.model, **(sizes | config.create_options()))
     model.class_names = dataset.class_names
     model.preprocessing = {} if dataset.preprocess is None else dataset.preprocess.model_dump()
     if config.init is not None:
-        anew = transfer(model, config.init)
-        log.info("starting from %s%s", config.init, f"; these start anew: {', '.join(anew)}" if anew else "")
+        new = transfer(model, config.init)
+        log.info("starting from %s%s", config.init, f"; initialised afresh: {', '.join(new)}" if new else "")
     return model

@@ -1,4 +1,4 @@
-"""Run folders: one folder per run that a stranger can read, and that a killed run can be picked up from."""
+"""Run folders: everything about one run in files, enough to understand it and to resume it."""
 
 import dataclasses
 import json
@@ -27,14 +27,14 @@ CHECKPOINT, WEIGHTS, FIGURES, LOCK, JOB = "checkpoint.pt", "model.safetensors", 
 
 
 class Run:
-    """A folder with the files of one run."""
+    """A folder with the files of one run. Of several processes only one ``writes``; on the others nothing happens."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, writes: bool = True) -> None:
+        self.folder, self.writes = folder, writes
 
     @property
     def finished(self) -> bool:
-        """The results are written last, so their presence means that all the rest is there."""
+        """The results are written last, so their presence means that all other files are complete."""
         return (self.folder / RESULTS).is_file()
 
     @property
@@ -43,12 +43,13 @@ class Run:
 
     def write(self, name: str, content: str | dict[str, Any]) -> Path:
         text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
-        return write_atomically(self.folder / name, text)
+        return write_atomically(self.folder / name, text) if self.writes else self.folder / name
 
     def record(self, values: dict[str, Any]) -> None:
         """Append one line to the metrics."""
-        with open(self.folder / METRICS, "a") as file:
-            file.write(json.dumps(values) + "\n")
+        if self.writes:
+            with open(self.folder / METRICS, "a") as file:
+                file.write(json.dumps(values) + "\n")
 
     def records(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The lines of the metrics; a last line cut short by a kill is left out."""
@@ -58,25 +59,28 @@ class Run:
         return [line for line in parsed if line and (kind is None or line["kind"] == kind)]
 
     def forget_after(self, step: int, epoch: int) -> None:
-        """Drop the lines that a resumed run is going to write again: what came after ``step`` steps, or is about an
-        epoch beyond the ``epoch`` that are finished (its last step may be done, and its end still to come)."""
+        """Drop the lines that a resumed run will write again: those after ``step`` steps, and those of epochs beyond
+        the ``epoch`` that are finished (the last step of an epoch may be done before its line is written)."""
         lines = [line for line in self.records() if line["step"] <= step]
-        kept = [line for line in lines if line["kind"] != "epoch" or line["epoch"] <= epoch]
-        self.write(METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+        lines = [line for line in lines if line["kind"] != "epoch" or line["epoch"] <= epoch]
+        self.write(METRICS, "".join(json.dumps(line) + "\n" for line in lines))
 
-    def record_environment(self, step: int, here: dict[str, Any]) -> None:
-        """Write down where the run is done. A run that goes on at a later step keeps where it began, and lists the
-        sittings after it under "resumed", except those of which no step is left."""
+    def record_environment(self, step: int, environment: dict[str, Any]) -> None:
+        """Write ``env.json``. A run that is resumed at a later step keeps its first environment and lists the later
+        ones under "resumed", except those of which no step is left."""
         path = self.folder / ENV
         before = json.loads(path.read_text()) if step and path.is_file() else None
         if before is not None:
-            sittings = [sitting for sitting in before.pop("resumed", []) if sitting["step"] < step]
-            here = before | {"resumed": [*sittings, {"step": step} | here]}
-        self.write(ENV, here)
+            resumed = [entry for entry in before.pop("resumed", []) if entry["step"] < step]
+            environment = before | {"resumed": [*resumed, {"step": step} | environment]}
+        self.write(ENV, environment)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder while training in it, so that a second process never resumes a run that is still running."""
+        """Hold the folder while training in it, so that no other process resumes a run that is still running."""
+        if not self.writes:
+            yield
+            return
         with open(self.folder / LOCK, "w") as file:
             if not _try_lock(file):
                 raise ValueError(f"another process is training in {self.folder}")
@@ -96,42 +100,25 @@ class Run:
             return not _try_lock(file)
 
 
-class Elsewhere(Run):
-    """The folder as the other processes see it: they know its name, the main one writes."""
-
-    def write(self, name: str, content: str | dict[str, Any]) -> Path:
-        return self.folder / name
-
-    def record(self, values: dict[str, Any]) -> None: ...
-
-    def forget_after(self, step: int, epoch: int) -> None: ...
-
-    def record_environment(self, step: int, here: dict[str, Any]) -> None: ...
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        yield
-
-
-def open_together(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
-    """`open_run` for many processes: the main one decides, the others are told."""
-    job = distributed.job()
-    folder = distributed.told(lambda: _open_for(job, config, out, resume).folder)
-    return Run(folder) if distributed.main() else Elsewhere(folder)
+def open_on_all_ranks(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
+    """``open_run`` for several processes: the main one opens it and sends the folder to the others."""
+    job = distributed.current_job()
+    folder = distributed.broadcast_from_main(lambda: _open_for(job, config, out, resume).folder)
+    return Run(folder, writes=distributed.is_main())
 
 
 def _open_for(job: distributed.Job, config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
-    """`open_run`, except that a job started again goes on with what it has begun, and with nobody else's run."""
+    """``open_run``, except that a restarted job resumes the run that it has begun itself, and no other."""
     if str(resume) == "no":
         begun = (f for f in _candidates(config, out) if begun_by(job, f) and _matches(f, config))
         resume = next((folder for folder in begun if not Run(folder).finished), resume)
     run = open_run(config, out, resume)
-    sign(job, run.folder)
+    record_job(job, run.folder)
     return run
 
 
-def sign(job: distributed.Job, folder: Path) -> None:
-    """Leave a note of which job works in a folder."""
+def record_job(job: distributed.Job, folder: Path) -> None:
+    """Note in a folder which job works in it."""
     if job.names:
         write_atomically(folder / JOB, "\n".join(job.names) + "\n")
 
@@ -139,7 +126,7 @@ def sign(job: distributed.Job, folder: Path) -> None:
 def begun_by(job: distributed.Job, folder: Path) -> bool:
     """Whether an earlier attempt of this job has worked in the folder."""
     path = folder / JOB
-    return job.again and path.is_file() and not set(job.names).isdisjoint(path.read_text().splitlines())
+    return job.restarted and path.is_file() and not set(job.names).isdisjoint(path.read_text().splitlines())
 
 
 def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
@@ -169,7 +156,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """What a result depends on besides its configuration."""
+    """The machine, the versions and the command: what a result depends on besides its configuration."""
     command = Path(sys.argv[0]).name
     words = [re.sub(r"(://[^:/]*):.*@", r"\1:***@", word) for word in sys.argv[1:]]  # no passwords in files
     return {
@@ -182,20 +169,16 @@ def environment(device: torch.device) -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "device": str(device)
-        if device.type == "cpu"
-        else f"{device} ({torch.cuda.get_device_name(device)})"
-        if device.type == "cuda"
-        else str(device),
+        "device": f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device),
         "command": shlex.join(["capsnet" if command == "__main__.py" else command, *words]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
 
 def commit(package: Path = Path(__file__).parents[1]) -> str | None:
-    """The commit that the code lies in, marked if it was changed since; None for an installed package.
+    """The commit of the code, marked if it was changed since; None for an installed package.
 
-    An environment may lie inside somebody else's repository: only files that git has in its own list count.
+    A virtual environment may lie inside another repository, so the package's files must be tracked by it.
     """
 
     def git(*words: str) -> str:
@@ -207,7 +190,7 @@ def commit(package: Path = Path(__file__).parents[1]) -> str | None:
             return None
         return git("rev-parse", "HEAD")[:12] + (", changed since" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.TimeoutExpired):
-        return None  # no git here
+        return None  # git is not installed
 
 
 def _parse(line: str) -> dict[str, Any]:
@@ -224,9 +207,9 @@ def _reopen(folder: Path, config: TrainConfig) -> Run:
     if run.finished:
         raise ValueError(f"the run in {folder} is finished already")
     before = read_config(folder / CONFIG)
-    other = [f.name for f in dataclasses.fields(config) if getattr(before, f.name) != getattr(config, f.name)]
-    if other:
-        raise ValueError(f"the run in {folder} has another configuration: {', '.join(other)} differ")
+    changed = [f.name for f in dataclasses.fields(config) if getattr(before, f.name) != getattr(config, f.name)]
+    if changed:
+        raise ValueError(f"the run in {folder} has another configuration: {', '.join(changed)} differ")
     return run
 
 
@@ -242,7 +225,7 @@ def _matches(folder: Path, config: TrainConfig) -> bool:
     try:
         return read_config(folder / CONFIG) == config
     except (ValueError, OSError):
-        return False  # of another version, or somebody else's folder
+        return False  # of another version, or not a run folder
 
 
 def _base(config: TrainConfig) -> Path:
@@ -251,10 +234,10 @@ def _base(config: TrainConfig) -> Path:
 
 def _fresh_folder(config: TrainConfig) -> Path:
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.seed}"
-    folder, again = _base(config) / name, 1
+    folder, number = _base(config) / name, 1
     while folder.exists():
-        again += 1
-        folder = _base(config) / f"{name}-{again}"
+        number += 1
+        folder = _base(config) / f"{name}-{number}"
     return folder
 
 
@@ -267,7 +250,7 @@ def processor() -> str:
 
 
 def _try_lock(file: Any) -> bool:
-    """Lock an open file until it is closed or its process dies; where the system cannot, everything is free."""
+    """Lock an open file until it is closed or its process dies; always true on systems without ``flock``."""
     try:
         import fcntl
     except ImportError:

@@ -1,7 +1,7 @@
-"""A training that is judged by the validation split alone: what choices between settings are made by.
+"""A training that is scored on the validation split alone, for comparing settings.
 
-The test split is not even opened. A number that somebody has looked at a hundred times to choose the best of a hundred
-settings says nothing any more about images that nobody has seen.
+The test split is not opened: a test score that was used to choose among a hundred settings is no estimate of the error
+on new images.
 """
 
 import dataclasses
@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 from capsnet import data
 from capsnet.data import Dataset
 from capsnet.inference import pick_device
-from capsnet.training import run
 from capsnet.training.board import Board
 from capsnet.training.checkpoint import new_state
 from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.loop import fit, stop_politely
 from capsnet.training.prepare import build, first, recorded
+from capsnet.training.run import ENV, RESULTS, environment, open_run
 
-NEVER = 10**9  # steps between checkpoints: what was cut short is tried from the start
+NEVER = 10**9  # steps between checkpoints: an interrupted trial starts again
 
 
 class Tried(NamedTuple):
-    """What came out: the validation accuracy of the epoch that would be kept, and which epoch that is."""
+    """The validation accuracy of the epoch that a run would keep, and that epoch."""
 
     score: float
     epoch: int
@@ -36,32 +36,31 @@ def try_out(
     device: str = "auto",
     on_epoch: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> Tried:
-    """Train in the new folder ``out`` and return how good it got on the validation split.
+    """Train in the new folder ``out`` and return the validation accuracy.
 
     ``on_epoch`` gets each epoch's line as it stands in ``metrics.jsonl``; what it raises ends the training. Leaves
-    configuration, environment and metrics, but no weights and no figures: of a hundred settings that were tried, these
-    are what one goes back to.
+    configuration, environment and metrics, but no weights and no figures.
     """
     config = check_config(dataclasses.asdict(recorded(config)))
     training, validation = load_to_choose(config)
-    where = pick_device(device)
-    model = build(config, training).to(where)
-    here = run.open_run(config, out, "no")
-    with here.lock():
-        here.write(run.ENV, run.environment(where))
+    on = pick_device(device)
+    model = build(config, training).to(on)
+    run = open_run(config, out, "no")
+    with run.lock():
+        run.write(ENV, environment(on))
         try:
             once = dataclasses.replace(config, checkpoint_every=NEVER)
             with stop_politely() as stopped:
-                fit(once, new_state(config, model), training, validation, here, Board(), stopped, on_epoch)
+                fit(new_state(once, model), training, validation, run, Board(), stopped, on_epoch)
         finally:
-            here.checkpoint.unlink(missing_ok=True)
-        tried = judge(config, here.records("epoch"))
-        here.write(run.RESULTS, {"split": "validation", "epoch": tried.epoch, "accuracy": {"value": tried.score}})
+            run.checkpoint.unlink(missing_ok=True)
+        tried = judge(config, run.records("epoch"))
+        run.write(RESULTS, {"split": "validation", "epoch": tried.epoch, "accuracy": {"value": tried.score}})
     return tried
 
 
 def load_to_choose(config: TrainConfig) -> tuple[Dataset, Dataset]:
-    """The training and the validation split, as far as the configuration wants them."""
+    """The training and the validation split, with the configuration's limits."""
     if config.train_on != "train":
         raise ValueError(
             f"train_on={config.train_on} leaves no validation split to choose by: settings are compared with "

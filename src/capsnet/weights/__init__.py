@@ -1,4 +1,4 @@
-"""Trained weights: save, load, and the models that ship with the package."""
+"""Trained weights: save, load, and the bundled models."""
 
 from capsnet.weights._format import load_file, read_metadata, save
 from capsnet.weights._resolve import SHIPPED, ensemble, list_weights, load, resolve, transfer

@@ -1,7 +1,6 @@
-"""Weights as files: safetensors whose metadata says everything needed to use them.
+"""Weights as safetensors files with the model's config, class names and preprocessing in their metadata.
 
-The metadata holds the model's config, its class names and its preprocessing, so a file is enough. Loading runs no code
-from the file.
+So a file is all that is needed to use a model. Loading runs no code from the file.
 """
 
 import json
@@ -16,14 +15,15 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from capsnet._files import write_atomically
+from capsnet._names import describe_error
 from capsnet.models import Model, rebuild
 
 FORMAT = "capsnet-weights-1"
-EXPORTED = (".onnx", ".pt2")  # endings that promise something else
+EXPORTED = (".onnx", ".pt2")  # endings of exported models
 
 
 class About(TypedDict):
-    """What a file of weights says about itself."""
+    """The metadata of a file of weights."""
 
     config: dict[str, Any]
     class_names: list[str]
@@ -59,12 +59,12 @@ def save(
         "preprocessing": model.preprocessing,
         "card": model.card if card is None else card,
     }
-    # one entry, because safetensors writes several in random order and equal weights shall give equal files
+    # one entry: safetensors writes several in random order, and equal weights should give equal files
     return write_atomically(path, serialise(tensors, {FORMAT: json.dumps(about)}))
 
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies of those that lie in another one's memory, such as those of a model that is in an ensemble twice."""
+    """The tensors, with copies of those that share memory (a model may be in an ensemble twice)."""
     seen: set[int] = set()
     own: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -75,7 +75,7 @@ def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_metadata(path: str | Path) -> About:
-    """What a file of weights says about itself: ``config``, ``class_names``, ``preprocessing``, ``card``."""
+    """The metadata of a file of weights: ``config``, ``class_names``, ``preprocessing``, ``card``."""
     path = Path(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -85,14 +85,12 @@ def read_metadata(path: str | Path) -> About:
     except SafetensorError as error:
         raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
     if FORMAT not in metadata:
-        found = ", ".join(metadata) or "nothing"
-        raise ValueError(f"{path} was not written by capsnet: its metadata has {found} instead of {FORMAT}")
+        keys = ", ".join(metadata) or "nothing"
+        raise ValueError(f"{path} was not written by capsnet: its metadata has {keys} instead of {FORMAT}")
     try:
         return pydantic.TypeAdapter(About).validate_json(metadata[FORMAT])
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "metadata"
-        raise ValueError(f"{path} has damaged metadata: {where}: {first['msg']}") from None
+        raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
 
 
 def read_tensors(path: str | Path) -> dict[str, Tensor]:

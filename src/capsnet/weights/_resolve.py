@@ -1,4 +1,4 @@
-"""One resolver for every place where a model is asked for: a shipped name, a file or a run folder."""
+"""Find a model by bundled name, file or run folder."""
 
 import difflib
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from torch import nn
 
 from capsnet.models import Ensemble, Model
 from capsnet.weights._format import load_file, read_metadata, read_tensors
-from capsnet.weights._onnx import load_onnx
+from capsnet.weights.onnx_file import load_onnx
 
 SHIPPED = Path(__file__).parent / "shipped"
 RUN_WEIGHTS = "model.safetensors"
 
 
 def list_weights() -> list[str]:
-    """The names of the trained models that come with the package."""
+    """The names of the bundled trained models."""
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The file of weights meant by a shipped name, a file or a run folder."""
+    """The file of weights that a bundled name, a file or a run folder stands for."""
     path = Path(name_or_path)
     if str(name_or_path) in list_weights():
         return SHIPPED / f"{name_or_path}.safetensors"
@@ -35,13 +35,13 @@ def resolve(name_or_path: str | Path) -> Path:
     near = difflib.get_close_matches(str(name_or_path), list_weights(), 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise FileNotFoundError(
-        f"no model {str(name_or_path)!r}: neither a file, nor a run folder, nor one of the shipped models "
+        f"no model {str(name_or_path)!r}: neither a file, nor a run folder, nor one of the bundled models "
         f"({', '.join(list_weights()) or 'none'}).{hint}"
     )
 
 
 def load(name_or_path: str | Path) -> Model:
-    """A trained model by shipped name, file of weights or of ONNX, or run folder, in evaluation mode on the CPU."""
+    """A trained model by bundled name, file of weights or of ONNX, or run folder, in evaluation mode on the CPU."""
     path = resolve(name_or_path)
     return load_onnx(path) if path.suffix.lower() == ".onnx" else load_file(path)
 
@@ -54,9 +54,9 @@ def ensemble(models: Sequence[Model | str | Path]) -> Model:
 def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
     """Start ``model`` from trained weights: copy every tensor that fits, return the names of those that do not.
 
-    That is fine-tuning: with another number of classes the class capsules and the decoder start anew, what comes before
-    is kept. If not even the first layer fits, it is another network, and that is an error. Whole numbers count what the
-    other training has done (steps, batches): they are not copied, and not among the names.
+    That is fine-tuning: with another number of classes, the class capsules and the decoder keep their initial weights.
+    If the first layer does not fit, it is another network, and that is an error. Integer tensors count steps of the
+    other training: they are not copied, and not among the names.
     """
     path = resolve(name_or_path)
     read_metadata(path)

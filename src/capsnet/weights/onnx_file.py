@@ -1,7 +1,7 @@
-"""Exported models as models: an ONNX file computes in onnxruntime and answers like the network it was made from.
+"""Exported models: an ONNX file, computed by onnxruntime, used like the model it was made from.
 
-What a file says about itself is in its metadata, in one entry; where another tool has dropped that, the card beside the
-file is read. onnxruntime is an extra and is imported only when somebody brings such a file.
+A file describes itself in one entry of its metadata; if another tool has removed that, the card beside the file is
+read. onnxruntime is an optional dependency and is imported when such a file is loaded.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
+from capsnet._names import describe_error
 from capsnet.models import Model, Output
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Port(TypedDict):
 
 
 class Exported(TypedDict):
-    """What an exported file says about itself: enough to prepare a picture for it and to read its answer."""
+    """The description of an exported file: enough to prepare its input and to read its outputs."""
 
     input: Port
     value_range: list[float]
@@ -49,7 +50,7 @@ class Exported(TypedDict):
 class OnnxModel(Model):
     """A network in an ONNX file, computed by onnxruntime on the CPU.
 
-    It has no weights of its own to train or to save, decodes no poses and keeps no trace: it answers images.
+    It maps images to ``Output``. It has no weights to train or to save, no ``decode`` and no trace.
     """
 
     def __init__(self, session: "InferenceSession", about: Exported) -> None:
@@ -58,21 +59,22 @@ class OnnxModel(Model):
         self.class_names = tuple(about["class_names"])
         self.preprocessing, self.card = about["preprocessing"], about["card"]
         self._session, self._about = session, about
-        self._anchor = nn.Parameter(torch.zeros(0), requires_grad=False)  # a model is asked for its parameters' device
+        self.pose_dim = next((int(port["shape"][-1]) for port in about["outputs"] if port["name"] == "poses"), None)
+        self._anchor = nn.Parameter(torch.zeros(0), requires_grad=False)  # callers ask for the device of a parameter
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         if labels is not None or trace:
             raise ValueError("an ONNX file answers images: for labels and traces load the weights it was made from")
         self.check_images(images)
         wanted = torch.int64 if self.takes_texts else torch.float32
-        given = {self._about["input"]["name"]: images.detach().to("cpu", wanted).numpy()}
+        inputs = {self._about["input"]["name"]: images.detach().to("cpu", wanted).numpy()}
         names = [port["name"] for port in self._about["outputs"]]
         try:
-            values = self._session.run(names, given)
+            values = self._session.run(names, inputs)
         except Exception as error:  # onnxruntime's own have no common ancestor
             raise ValueError(f"onnxruntime cannot compute this: {_first_line(error)}") from error
-        said = {name: torch.from_numpy(v).to(images.device) for name, v in zip(names, values, strict=True)}
-        return Output(said["lengths"], said.get("poses"), said.get("reconstruction"))
+        outputs = {name: torch.from_numpy(v).to(images.device) for name, v in zip(names, values, strict=True)}
+        return Output(outputs["lengths"], outputs.get("poses"), outputs.get("reconstruction"))
 
     def check_images(self, images: Tensor) -> None:
         if not self.takes_texts:
@@ -82,7 +84,7 @@ class OnnxModel(Model):
 
 
 def load_onnx(path: str | Path) -> OnnxModel:
-    """The model in an ONNX file that ``capsnet export`` wrote. A damaged file is one sentence."""
+    """The model in an ONNX file that ``capsnet export`` wrote."""
     path = Path(path)
     try:
         import onnxruntime
@@ -90,7 +92,7 @@ def load_onnx(path: str | Path) -> OnnxModel:
         raise ValueError(f"{path} needs onnxruntime to compute: pip install 'capsnet[export]'") from None
     beside = _card_beside(path)
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors; what they say is in the exception as well
+    options.log_severity_level = 3  # errors only, which are in the exception as well
     options.intra_op_num_threads = torch.get_num_threads()
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -105,20 +107,18 @@ def load_onnx(path: str | Path) -> OnnxModel:
         _check_ports(session, about)
         return OnnxModel(session, about).eval()
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "metadata"
-        raise ValueError(f"{path} has damaged metadata: {where}: {first['msg']}") from None
+        raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
     except ValueError as error:
         raise ValueError(f"{path} has damaged metadata: {error}") from None
 
 
 def card_path(path: Path) -> Path:
-    """Where the card of an exported file lies: beside it, with .json after its whole name."""
+    """The card of an exported file: beside it, with .json after its whole name."""
     return path.with_name(f"{path.name}.json")
 
 
 def _card_beside(path: Path) -> str | None:
-    """The card's text if there is one. It knows the file's hash, so that changed weights do not go unnoticed."""
+    """The card's text, if there is one. It holds the file's hash, so that a damaged file is noticed."""
     card = card_path(path)
     if not card.is_file():
         return None
@@ -134,13 +134,13 @@ def _card_beside(path: Path) -> str | None:
 
 
 def _check_ports(session: "InferenceSession", about: Exported) -> None:
-    """The metadata has to speak of this very graph."""
+    """Check that the metadata describes this graph."""
     inputs, outputs = ([port.name for port in ports] for ports in (session.get_inputs(), session.get_outputs()))
-    told = [port["name"] for port in about["outputs"]]
-    if inputs != [about["input"]["name"]] or outputs != told or "lengths" not in told:
-        raise ValueError(f"it speaks of {about['input']['name']} -> {told}, the graph has {inputs} -> {outputs}")
-    if not set(told) <= {"lengths", "poses", "reconstruction"}:
-        raise ValueError(f"unknown outputs {told}")
+    described = [port["name"] for port in about["outputs"]]
+    if inputs != [about["input"]["name"]] or outputs != described or "lengths" not in described:
+        raise ValueError(f"it describes {about['input']['name']} -> {described}, the graph has {inputs} -> {outputs}")
+    if not set(described) <= set(Output._fields):
+        raise ValueError(f"unknown outputs {described}")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,245 @@
+"""Stopping and resuming: the result is that of an uninterrupted run, also across versions."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+import capsnet
+from capsnet.training import Interrupted, TrainConfig, loop
+from capsnet.training import run as run_folder
+
+
+def weights_of(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Make the next runs believe that Ctrl-C was pressed during their step ``steps``."""
+
+    @contextmanager
+    def pressed() -> Iterator[Callable[[], bool]]:
+        count = itertools.count(1)
+        yield lambda: next(count) >= steps
+
+    monkeypatch.setattr(loop, "stop_politely", pressed)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 6])
+@pytest.mark.parametrize("change", [{}, {"model": "cnn-small", "model_options": {}, "ema": None, "keep": "last"}])
+def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, change: dict
+) -> None:
+    """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN."""
+    monkeypatch.setattr(loop, "RECORD_EVERY", 1)
+    config = dataclasses.replace(quick, **change)
+    whole = capsnet.train(config, out=tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        with pytest.raises(Interrupted, match="--resume"):
+            capsnet.train(config, out=tmp_path / "parts")
+    assert not (tmp_path / "parts" / "model.safetensors").exists()
+    parts = capsnet.train(config, out=tmp_path / "parts", resume="auto")
+    assert weights_of(parts.folder) == weights_of(whole.folder)
+    lines = [[_without_clock(line) for line in run_folder.Run(r.folder).records()] for r in (whole, parts)]
+    assert lines[0] == lines[1]
+    assert not (parts.folder / "checkpoint.pt").exists()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_epoch_seconds_add_up_over_resumes(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Stopped in the middle or at its end; a step takes ten seconds, and a day goes by in between."""
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    real = loop.train_step
+
+    def slow(*arguments: object) -> object:
+        now[0] += 10
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "train_step", slow)
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        with pytest.raises(Interrupted):
+            capsnet.train(quick, out=tmp_path / "run", figures=False)
+    now[0] += 86_400
+    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+    epochs = run_folder.Run(tmp_path / "run").records("epoch")
+    assert [line["seconds"] for line in epochs] == [40, 40]
+    assert [line["images_per_second"] for line in epochs] == [5, 5]  # 200 images
+
+
+def test_checkpoint_without_times_resumes(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As versions before wrote them; at an epoch's end nothing of it is left to be timed."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4)
+        with pytest.raises(Interrupted):
+            capsnet.train(quick, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    del content["spent"]
+    torch.save(content, path)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: 0.0)
+    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+    assert run_folder.Run(tmp_path / "run").records("epoch")[0]["images_per_second"] == 0
+
+
+def _without_clock(line: dict) -> dict:
+    return {key: value for key, value in line.items() if key not in ("images_per_second", "seconds")}
+
+
+def test_resume_auto_takes_the_newest_unfinished_run_of_an_equal_config(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = dataclasses.replace(quick, seed=5)
+    with monkeypatch.context() as patch:
+        stopped = []
+        for config in (quick, quick, other):
+            stop_after(patch, 2)
+            with pytest.raises(Interrupted) as caught:
+                capsnet.train(config)
+            stopped.append(caught.value.folder)
+    assert len(set(stopped)) == 3
+    assert all(folder.parent == Path("runs/quick") for folder in stopped)
+    assert capsnet.train(quick, resume="auto").folder == stopped[1]
+    assert capsnet.train(quick, resume="auto").folder == stopped[0]
+    assert capsnet.train(quick, resume="auto").folder not in stopped  # nothing left to resume: a new run
+
+
+def test_run_in_progress_is_not_resumed(quick: TrainConfig, tmp_path: Path) -> None:
+    running = run_folder.open_run(quick, tmp_path / "a", "no")
+    with running.lock():
+        with pytest.raises(ValueError, match="the run there is in use"):
+            capsnet.train(quick, out=tmp_path / "a", resume="auto")
+        with pytest.raises(ValueError, match="another process"):
+            capsnet.train(quick, resume=tmp_path / "a")
+    assert capsnet.train(quick, out=tmp_path / "a", resume="auto").folder == tmp_path / "a"
+
+
+def test_resume_says_why_it_cannot(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match="not a run folder"):
+        capsnet.train(quick, resume=tmp_path)
+    done = capsnet.train(quick, out=tmp_path / "done")
+    with pytest.raises(ValueError, match="finished already"):
+        capsnet.train(quick, resume=done.folder)
+    with pytest.raises(ValueError, match="not empty"):
+        capsnet.train(quick, out=done.folder)
+    stop_after(monkeypatch, 1)
+    with pytest.raises(Interrupted):
+        capsnet.train(quick, out=tmp_path / "stopped")
+    with pytest.raises(ValueError, match="another configuration: lr differ"):
+        capsnet.train(dataclasses.replace(quick, lr=1e-4), resume=tmp_path / "stopped")
+    with pytest.raises(ValueError, match="the run there has another configuration"):
+        capsnet.train(dataclasses.replace(quick, lr=1e-4), out=tmp_path / "stopped", resume="auto")
+    with pytest.raises(ValueError, match="the run there is finished"):
+        capsnet.train(quick, out=done.folder, resume="auto")
+    (tmp_path / "stopped" / "checkpoint.pt").write_bytes(b"half a checkpoint")
+    with pytest.raises(ValueError, match="not a usable checkpoint: it is damaged"):
+        capsnet.train(quick, resume=tmp_path / "stopped")
+
+
+def test_metrics_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
+    here = run_folder.Run(tmp_path)
+    for step in (1, 2, 3):
+        here.record({"kind": "step", "step": step})
+    for epoch, step in ((1, 1), (2, 2)):
+        here.record({"kind": "epoch", "epoch": epoch, "step": step})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "step", "st')
+    here.forget_after(2, 1)  # all steps of the second epoch are done, but it has not ended
+    assert [line["step"] for line in here.records("step")] == [1, 2]
+    assert [line["epoch"] for line in here.records("epoch")] == [1]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_environment_lists_where_a_run_was_resumed(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sit(commit: str, steps: int | None) -> dict:
+        with monkeypatch.context() as patch:
+            patch.setattr(run_folder, "commit", lambda: commit)
+            if steps is None:
+                capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+            else:
+                stop_after(patch, steps)
+                with pytest.raises(Interrupted):
+                    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+        return json.loads((tmp_path / "run" / "env.json").read_text())
+
+    first = sit("a", 1)
+    assert "resumed" not in first
+    second = sit("b", 2)
+    assert {key: value for key, value in second.items() if key != "resumed"} == first
+    assert [(one["step"], one["commit"], one["processes"]) for one in second["resumed"]] == [(1, "b", 1)]
+    here = run_folder.Run(tmp_path / "run")
+    here.record_environment(3, {"commit": "killed before its first checkpoint"})
+    last = sit("c", None)
+    assert [(one["step"], one["commit"]) for one in last["resumed"]] == [(1, "b"), (3, "c")]
+    here.record_environment(0, {"commit": "d"})  # nothing had been kept: it begins anew
+    assert json.loads((tmp_path / "run" / "env.json").read_text()) == {"commit": "d"}
+
+
+def test_tensorboard_keeps_every_epoch_over_a_resume(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = dataclasses.replace(quick, tensorboard=True)
+
+    def pull_the_plug(*arguments: object, **more: object) -> None:
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "report", pull_the_plug)
+        with pytest.raises(RuntimeError, match="power cut"):
+            capsnet.train(config, out=tmp_path / "run")
+    capsnet.train(config, out=tmp_path / "run", resume="auto")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"images": 0}).Reload()
+    assert [event.step for event in events.Scalars("epoch/val_accuracy")] == [4, 8]
+
+
+@pytest.mark.parametrize("model", ["capsnet", "matrix-capsnet-small"])
+def test_checkpoint_of_an_earlier_version_resumes_exactly(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    """Earlier versions wrote no scaler and no times, and matrix capsules had a buffer that counted steps."""
+    matrix = {"widths": [4, 2, 2, 2], "margin_steps": 5}
+    config = quick if model == "capsnet" else dataclasses.replace(quick, model=model, model_options=matrix)
+    whole = capsnet.train(config, out=tmp_path / "whole", figures=False)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 6)
+        with pytest.raises(Interrupted):
+            capsnet.train(config, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    del content["spent"], content["scaler"], content["examples"]
+    if model != "capsnet":
+        for part, prefix in (("model", ""), ("average", "module."), ("best_weights", "")):
+            content[part][f"{prefix}steps"] = torch.tensor(6)
+    torch.save(content, path)
+    resumed = capsnet.train(config, out=tmp_path / "run", resume="auto", figures=False)
+    assert weights_of(resumed.folder) == weights_of(whole.folder)
+
+
+def test_checkpoint_of_another_model_is_refused_in_one_sentence(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after(monkeypatch, 1)
+    with pytest.raises(Interrupted):
+        capsnet.train(quick, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    content["model"]["unknown"] = content["model"].popitem()[1]
+    torch.save(content, path)
+    with pytest.raises(
+        ValueError, match=r"not a usable checkpoint: it was written for another model or by another ver"
+    ):
+        capsnet.train(quick, resume=tmp_path / "run")
