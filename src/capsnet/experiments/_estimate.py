@@ -8,10 +8,7 @@ import torch
 from capsnet import data
 from capsnet.experiments.lab import Lab, fingerprint, resolved
 from capsnet.inference import pick_device
-from capsnet.training import TrainConfig
-from capsnet.training.loop import build
-from capsnet.training.objective import arrange
-from capsnet.training.run import Run
+from capsnet.training import Run, TrainConfig, build, loss_inputs
 
 STEPS = 2  # timed, after one to warm up
 
@@ -45,7 +42,7 @@ def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) 
     """Forward and backward of a few batches; the optimiser, validation and checkpoints cost little beside them."""
     model = build(config, training).to(pick_device(device))
     batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = arrange(batch, model, None)
+    images, labels, targets, wanted, _ = loss_inputs(batch, model)
     started = 0.0
     for step in range(STEPS + 1):
         if step == 1:

@@ -12,9 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 from capsnet import data
-from capsnet.training.config import check_config
-from capsnet.training.loop import build
-from capsnet.training.objective import arrange
+from capsnet._plugins import load_plugins
+from capsnet.training import build, check_config, loss_inputs
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -34,13 +33,14 @@ def reset_peak() -> None:
 
 
 def main() -> None:
+    load_plugins()
     for module in sys.argv[1:]:
         import_module(module)
     config = check_config(json.loads(sys.stdin.read()))
     training = data.load(config.data, config.train_on)
     model = build(config, training)
     batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = arrange(batch, model, None)
+    images, labels, targets, wanted, _ = loss_inputs(batch, model)
     reset_peak()
     before = kilobytes("VmRSS")
     model.loss(model(images, labels=labels), targets, wanted).total.backward()

@@ -15,7 +15,7 @@ from capsnet.experiments import _estimate, _registry
 from capsnet.experiments._registry import Experiment
 from capsnet.experiments.lab import Budget, Lab
 from capsnet.inference import pick_device
-from capsnet.training.run import environment
+from capsnet.training import environment
 
 SEEDS = {"smoke": 1, "quick": 1, "shipped": 1, "paper": 3}
 log = logging.getLogger("capsnet")

@@ -319,12 +319,13 @@ def change_panels(path: Path, raw: Mapping[str, Any]) -> Path:
 def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
     """A row per class, a column per picture: what its children see, coloured by their coupling, over the picture."""
     (B, _, H, W), J = crowd.images.shape, crowd.couplings.shape[-1]
-    presence, mass = np.zeros((B, H, W)), np.zeros((B, H, W, J))
-    at = (slice(None), *crowd.centres)
-    np.add.at(presence, at, crowd.presence)
-    np.add.at(mass, at, crowd.couplings[-1] * crowd.presence[..., None])
-    above = np.clip(mass / np.maximum(presence, 1e-12)[..., None] - 1 / J, 0, None)  # (B, H, W, J)
-    strength = above / above.max() * (presence / presence.max(axis=(1, 2), keepdims=True))[..., None]
+    rows_of, columns_of = (np.unique(axis) for axis in crowd.centres)  # of the children's grid, in pixels
+    presence = crowd.presence.reshape(B, len(rows_of), len(columns_of), -1)  # (B, H', W', types)
+    mass = (crowd.couplings[-1].reshape(*presence.shape, J) * presence[..., None]).sum(axis=3)  # (B, H', W', J)
+    present = presence.sum(axis=3, keepdims=True)
+    above = np.clip(mass / np.maximum(present, 1e-12) - 1 / J, 0, None)
+    strength = np.zeros((B, H, W, J))
+    strength[:, rows_of[:, None], columns_of] = above / above.max() * present / present.max(axis=(1, 2), keepdims=True)
     for axis in (1, 2):  # a child's square is as wide as the stride
         strength = np.maximum(strength, np.roll(strength, 1, axis))
     rows = [Row([Cell(image) for image in crowd.images], "picture")]
