@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsnet.drawing.pictures import Cell, Row, picture_rows
+from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.style import (
     BLUE,
     BODY,
@@ -24,13 +24,10 @@ from capsnet.drawing.style import (
     ORANGE,
     SMALL,
     VERMILLION,
-    canvas,
     class_ticks,
     figure,
-    frame,
     heading,
     label_classes,
-    picture,
     pixels,
     save,
     short,
@@ -62,6 +59,7 @@ def reconstructions(
     prediction, or, as in the metrics, all that reach the `threshold`. A wrong answer is framed, crossed and bold.
     """
     above, below, scores = pixels(images, 4), pixels(recon, 4), as_array(lengths)
+    shown, drawn = as_array(images), as_array(recon)
     if above.shape != below.shape or scores.ndim != 2 or len(above) != len(scores):
         raise ValueError(
             f"images {as_array(images).shape} and recon {as_array(recon).shape} must be equal in shape, (N, C, H, W), "
@@ -75,32 +73,26 @@ def reconstructions(
     right = (truth == guess).all(axis=1)  # (N,)
     names = label_classes(class_names, scores.shape[1])
 
-    N, H, W, _ = above.shape
+    N = len(above)
     columns = math.ceil(N / math.ceil(N / 8))
-    w, h = tile(W, H, min(max(140, 720 // columns - 18), 224))  # a few pictures may be larger
-    found = [sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j]) for n in range(N)]
-    labels = [wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w) for n in range(N)]
-    answers = [("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in found[n]) or "none", w) for n in range(N)]
-    beside = all(len(answer) <= 5 for answer in answers) and not several and truth.sum(axis=1).max() <= 1
-    answers = [
-        answer + ("  " if beside else "\n") + ", ".join(f"{scores[n, j]:.2f}" for j in found[n])
-        for n, answer in enumerate(answers)
-    ]
-    upper, lower = (26 * (1 + max(words.count("\n") for words in block)) for block in (labels, answers))
-    step, cell, side, head = w + 18, upper + 2 * h + 4 + lower + 34, 28, 96
+    size = min(max(140, 720 // columns - 18), 224)  # a few pictures may be larger
+    w = tile(above.shape[2], above.shape[1], size)[0]
+    beside = not several and truth.sum(axis=1).max() <= 1 and max(map(len, names)) <= 3  # answer and length in a line
+    rows = []
+    for start in range(0, N, columns):
+        heads, lower = [], []
+        for n in range(start, min(start + columns, N)):
+            chosen = sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j])
+            heads.append(wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w))
+            answer = ("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in chosen) or "none", w)
+            style = () if right[n] else (VERMILLION, True)
+            numbers = ", ".join(f"{scores[n, j]:.2f}" for j in chosen)
+            words = [f"{answer}  {numbers}"] if beside else [*answer.split("\n"), numbers]
+            lower.append(Cell(drawn[n], [Words(line, *style) for line in words], None if right[n] else VERMILLION))
+        rows += [Row([Cell(image) for image in shown[start : start + columns]], heads=heads), Row(lower)]
     title = f"Reconstructions: {right.sum()} of {N} classified correctly"
     note = "above: input and its label  ·  below: decoded, with prediction and capsule length"
-    fig, ax = canvas(2 * side + columns * step - 18, head + math.ceil(N / columns) * cell, title, note)
-    for n in range(N):
-        x, y = side + n % columns * step, head + n // columns * cell + upper
-        picture(ax, above[n], x, y, w, h)
-        picture(ax, below[n], x, y + h + 4, w, h)
-        style: dict[str, Any] = {} if right[n] else {"color": VERMILLION, "weight": "bold"}
-        text(ax, x + w / 2, y - 5, labels[n], ha="center", va="bottom")
-        text(ax, x + w / 2, y + 2 * h + 12, answers[n], ha="center", va="top", **style)
-        if not right[n]:
-            frame(ax, x, y + h + 4, w, h, VERMILLION, 2.5)
-    return save(fig, path)
+    return picture_rows(path, rows, title, note, size=size, gap=12)
 
 
 def dimension_sweep(path: str | Path, pictures: ArrayLike, offsets: ArrayLike, title: str = "Dimension sweep") -> Path:

@@ -73,8 +73,9 @@ def lines(
     logx: bool = False,
     logy: bool = False,
     level: tuple[float, str] | None = None,
+    zero: bool = True,
 ) -> Path:
-    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words."""
+    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words, ``zero`` shows y = 0."""
     fig, ax = _plot()
     for n, curve in enumerate(curves):
         draw_line(ax, n, curve)
@@ -83,7 +84,7 @@ def lines(
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     if logy:
         _log_scale(ax)
-    else:
+    elif zero:
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     if level is not None:
         ax.axhline(level[0], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))

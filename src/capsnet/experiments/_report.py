@@ -114,7 +114,8 @@ def plural(number: float, noun: str) -> str:
 def read_measure(values: dict[str, Any]) -> Measure:
     """A measure back from its JSON."""
     fields: dict[str, Any] = {key: values[key] for key in Measure._fields if key in values}
-    return Measure(**fields | {"interval": tuple(values["interval"]) if values["interval"] else None})
+    fields["interval"] = tuple(values["interval"]) if values["interval"] else None
+    return Measure(**fields)
 
 
 def _finite(value: Any) -> Any:

@@ -274,20 +274,16 @@ def draw(lab: Lab, report: Report, crowd: Trained) -> None:
         "present they are and how far their coupling to that capsule is above an even split. Framed: the objects that "
         "are present.",
     )
-    even = 100 * report.raw["crowded"]["measured"][0]["chance"]
-    curves = []
-    for target, words in TARGETS.items():
-        above = [m._replace(values=[v - even for v in m.values], interval=(m.interval[0] - even, m.interval[1] - even))
-                 for m in coupling(report.raw, target) if m.interval]  # fmt: skip
-        curves.append(Line.of(f"to {words}", range(1, len(above) + 1), above))
+    couplings = {words: coupling(report.raw, target) for target, words in TARGETS.items()}
     path = lines(
         lab.figure("routing.png"),
-        curves,
+        [Line.of(f"to {words}", range(1, len(row) + 1), row) for words, row in couplings.items()],
         "Which capsule is a part coupled to?",
         "mean over children that lie on one of two overlapping objects; bands: 95 % interval",
         "routing iteration",
-        f"points above an even split ({even:.1f} %)",
-        level=(0, "an even split"),
+        "coupling, %",
+        level=(100 * report.raw["crowded"]["measured"][0]["chance"], "an even split"),
+        zero=False,
     )
     report.draw(path, "The coupling of children on an object, iteration by iteration.")
 
