@@ -5,20 +5,8 @@ import pytest
 import torch
 
 from capsnet.data.shapes import Shapes
-from capsnet.experiments._equivariance import (
-    MOVEMENTS,
-    STRENGTHS,
-    averaged,
-    changes,
-    child_centres,
-    coupling_share,
-    move,
-    read_out,
-    ridge,
-    route_crowd,
-    thicken,
-    vectors,
-)
+from capsnet.experiments._crowded import averaged, child_centres, coupling_share, route_crowd
+from capsnet.experiments._equivariance import MOVEMENTS, STRENGTHS, changes, move, read_out, ridge, thicken, vectors
 from capsnet.models import CapsNet, create_model
 
 AMOUNTS = (-2.0, -1.0, 0.0, 1.0, 2.0)

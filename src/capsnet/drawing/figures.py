@@ -1,8 +1,8 @@
-"""The pictures a run leaves behind: reconstructions, dimension sweep, confusion matrix, learning curves.
+"""The figures of a run: reconstructions, dimension sweep, confusion matrix, learning curves.
 
-Pure drawing: arrays in, one PNG out, its path returned. Matplotlib is imported when a picture is drawn, never before,
-and only its object interface is used (no pyplot, no global figure list), so drawing is safe in a server or a thread.
-Files appear whole or not at all. Colours are Okabe and Ito's, and no colour carries a meaning alone.
+Each function takes arrays, writes one PNG and returns its path. Matplotlib is imported when a figure is drawn, and only
+its object interface is used (no pyplot, no global figure list), so drawing is safe in a server or a thread. Files are
+written whole or not at all. Colours are Okabe and Ito's, and no colour carries a meaning alone.
 
 *Shapes*: images (N, C, H, W), floats in [0, 1] or integers in 0..255; C = 1 is grey, C = 3 RGB, else channel 0.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
+from capsnet.drawing.plots import tidy
 from capsnet.drawing.style import (
     BLUE,
     BODY,
@@ -56,7 +57,7 @@ def reconstructions(
     """Originals above what the network drew from its capsules, with label, prediction and capsule length.
 
     images, recon (N, C, H, W); lengths (N, J); targets (N,) or multi-hot (N, J), where the k longest capsules are the
-    prediction, or, as in the metrics, all that reach the `threshold`. A wrong answer is framed, crossed and bold.
+    prediction, or, as in the metrics, all that reach the ``threshold``. A wrong answer is framed, crossed and bold.
     """
     above, below, scores = pixels(images, 4), pixels(recon, 4), as_array(lengths)
     shown, drawn = as_array(images), as_array(recon)
@@ -115,9 +116,9 @@ def dimension_sweep(path: str | Path, pictures: ArrayLike, offsets: ArrayLike, t
 
 
 def confusion_matrix(path: str | Path, matrix: ArrayLike, class_names: Sequence[str] | None = None) -> Path:
-    """Which classes are taken for which: rows true, columns predicted, counts (J, J).
+    """Counts (J, J) of true (row) and predicted (column) classes.
 
-    A good model's diagonal is a thousand times its errors and would swallow any common colour scale. So the diagonal is
+    A good model's diagonal is a thousand times its errors: no common colour scale would show them. The diagonal is
     plain grey, and an error is shaded by its share of the true class (its row) on a logarithmic scale.
     """
     from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
@@ -156,9 +157,9 @@ def confusion_matrix(path: str | Path, matrix: ArrayLike, class_names: Sequence[
 
 
 def learning_curves(path: str | Path, records: Sequence[Mapping[str, Any]]) -> Path:
-    """Loss, error and learning rate over the epochs, from records as they stand in `metrics.jsonl`.
+    """Loss, error and learning rate over the epochs, from records of ``metrics.jsonl``.
 
-    Reads what it finds of epoch, {train,val,test}_{loss,accuracy,error} and lr; missing or non-finite values are left
+    Reads, where present, epoch, {train,val,test}_{loss,accuracy,error} and lr; missing or non-finite values are left
     out. Accuracy a is drawn as the error 1 - a, on a logarithmic axis: 99.2 and 99.6 % are a factor of two apart.
     """
     losses = {split: _series(records, f"{split}_loss") for split in _SPLITS}
@@ -181,7 +182,7 @@ _SPLITS = {"train": (BLUE, "s", "white"), "val": (VERMILLION, "o", VERMILLION), 
 
 
 def _series(records: Sequence[Mapping[str, Any]], key: str, complement: str = "") -> np.ndarray:
-    """The (epoch, value) pairs that `records` have for `key`, or for 1 - `complement`: (n, 2)."""
+    """The (epoch, value) pairs that records have for ``key``, or for 1 - ``complement``: (n, 2)."""
     points = []
     for n, record in enumerate(records):
         value = record.get(key)
@@ -213,12 +214,7 @@ def _panel(ax: "Axes", name: str, curves: Mapping[str, np.ndarray]) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}{unit}")
     ax.set_xlim(points[:, 0].min() - 0.5, points[:, 0].max() + 0.5)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-    ax.set_xlabel("epoch", fontsize=BODY, color=MUTED)
-    ax.grid(axis="y", color=FAINT, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(MUTED)
-    ax.tick_params(labelsize=SMALL, colors=MUTED, length=0, which="both")
+    tidy(ax, "epoch", "")
     key = "val" if "val" in curves else next(iter(curves))
     best = curves[key][curves[key][:, 1].argmin()]
     if name == "Learning rate":
