@@ -86,10 +86,15 @@ def reconstructions(
             chosen = sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j])
             heads.append(wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w))
             answer = ("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in chosen) or "none", w)
-            style = () if right[n] else (VERMILLION, True)
             numbers = ", ".join(f"{scores[n, j]:.2f}" for j in chosen)
             words = [f"{answer}  {numbers}"] if beside else [*answer.split("\n"), numbers]
-            lower.append(Cell(drawn[n], [Words(line, *style) for line in words], None if right[n] else VERMILLION))
+            lower.append(
+                Cell(
+                    drawn[n],
+                    [Words(line, INK if right[n] else VERMILLION, not right[n]) for line in words],
+                    None if right[n] else VERMILLION,
+                )
+            )
         rows += [Row([Cell(image) for image in shown[start : start + columns]], heads=heads), Row(lower)]
     title = f"Reconstructions: {right.sum()} of {N} classified correctly"
     note = "above: input and its label  ·  below: decoded, with prediction and capsule length"

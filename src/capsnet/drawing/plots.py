@@ -135,8 +135,8 @@ def bars(
             if measure is None:
                 text(ax, x, 0.02 * top, "not in\nthe paper", TICK - 1, MUTED, ha="center", va="bottom")
                 continue
-            fill = {"color": BLUE} if x else {"color": FAINT, "hatch": "//"}
-            ax.bar(x, measure.mean, 0.62, edgecolor=INK, linewidth=0.8, **fill)
+            colour, hatch = (BLUE, "") if x else (FAINT, "//")
+            ax.bar(x, measure.mean, 0.62, color=colour, hatch=hatch, edgecolor=INK, linewidth=0.8)
             _whisker(ax, x, measure, INK)
             highest = measure.interval[1] if measure.interval else measure.mean
             text(ax, x, highest + 0.02 * top, f"{measure.mean:.2f}", LABEL, ha="center", va="bottom", weight="bold")
