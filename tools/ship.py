@@ -33,8 +33,8 @@ from capsnet.experiments import lab, perturb
 from capsnet.inference import Evaluation, evaluate, profiles
 from capsnet.metrics import Proportion
 from capsnet.models import Model
-from capsnet.training.prepare import first
-from capsnet.training.run import CONFIG, ENV, RESULTS, Run
+from capsnet.training import Run, first
+from capsnet.training.run import CONFIG, ENV, RESULTS
 
 EACH = 100  # digits of each class that are swept and measured
 SLICE = 500  # test examples that a quick test looks at
@@ -188,9 +188,13 @@ def write_profile(name: str) -> None:
     profile = profiles.measure(model, dataset, limit=10_000)
     assert profile is not None
     if profile.names is not None and spec == "mnist" and model.draws:
-        digits = data.load("mnist", "validation").subset(range(4000))
-        profile.names = perturb.name_dimensions(model, digits, EACH)
+        profile.names = name_dimensions(model)
     profiles.write(name, profile)
+
+
+def name_dimensions(model: Model, each: int = EACH) -> list[list[str | None]]:
+    """The name of each dimension of each class, by the rule of ``perturb`` on validation digits: [J][D]."""
+    return perturb.name_dimensions(model, data.load("mnist", "validation").subset(range(4000)), each)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The pictures: real PNGs with something on them, whole or not there at all, without pyplot and without state."""
+"""Figures: real PNGs, written whole or not at all, without pyplot and without state."""
 
 import subprocess
 import sys
@@ -16,8 +16,8 @@ RNG = np.random.default_rng(0)
 LONG_NAMES = [f"Speed limit ($ {10 * j} km/h)" for j in range(43)]
 
 
-def looked_at(path, target, least=200, most=2600):
-    """What a person would check at a glance: the file asked for, a PNG, of plausible size, white page, not blank."""
+def check_png(path, target, least=200, most=2600):
+    """The file asked for is a PNG of plausible size on a white page, and not blank; its pixels are returned."""
     assert path == target
     assert [file.name for file in target.parent.iterdir()] == [target.name]
     assert path.stat().st_size < 300_000
@@ -57,10 +57,10 @@ def answers(N, J, wrong=()):
         (3, 2, 160, 200, 5, None),
     ],
 )
-def test_reconstructions(tmp_path, N, C, H, W, J, names):
+def test_reconstructions_draw_any_size(tmp_path, N, C, H, W, J, names):
     images = np.linspace(0, 1, W) * np.ones((N, C, H, 1))
     lengths, targets = answers(N, J)
-    pixels = looked_at(
+    pixels = check_png(
         figures.reconstructions(tmp_path / "r.png", images, images, lengths, targets, names), tmp_path / "r.png"
     )
     assert not has_colour(pixels, figures.VERMILLION)
@@ -69,7 +69,7 @@ def test_reconstructions(tmp_path, N, C, H, W, J, names):
 def test_reconstructions_mark_what_is_wrong(tmp_path):
     lengths, targets = answers(4, 10, wrong=[2])
     images = np.zeros((4, 1, 28, 28), dtype=np.float32)
-    pixels = looked_at(
+    pixels = check_png(
         figures.reconstructions(tmp_path / "r.png", images, images, lengths, targets), tmp_path / "r.png"
     )
     assert has_colour(pixels, figures.VERMILLION)
@@ -79,30 +79,33 @@ def test_reconstructions_take_tensors_bytes_and_several_classes(tmp_path):
     images = torch.randint(0, 256, (4, 1, 36, 36), dtype=torch.uint8)
     recon = torch.rand(4, 1, 36, 36, requires_grad=True)
     hot = torch.zeros(4, 10).scatter_(1, torch.tensor([[0, 1], [2, 3], [4, 5], [6, 7]]), 1.0)
-    looked_at(figures.reconstructions(tmp_path / "r.png", images, recon, 0.9 * hot, hot), tmp_path / "r.png")
+    check_png(figures.reconstructions(tmp_path / "r.png", images, recon, 0.9 * hot, hot), tmp_path / "r.png")
 
 
-def test_reconstructions_answer_by_the_rule_of_the_metrics(tmp_path, monkeypatch):
-    """All capsules of 0.5 and more, nobody says how many; none may be right. Pairs: the two longest."""
-    said, (canvas, text) = [], (figures.canvas, figures.text)
-    monkeypatch.setattr(figures, "canvas", lambda w, h, *words: said.append(words[0]) or canvas(w, h, *words))
-    monkeypatch.setattr(figures, "text", lambda ax, x, y, s, **k: said.append(s) or text(ax, x, y, s, **k))
+def test_reconstructions_predict_as_the_metrics_do(tmp_path, monkeypatch):
+    """All capsules of 0.5 and more, whatever their number; none may be right. Pairs: the two longest."""
+
+    def shown(*arguments):
+        pages = []
+        monkeypatch.setattr(figures, "picture_rows", lambda path, rows, title, note, **_: pages.append((title, rows)))
+        figures.reconstructions(tmp_path / "r.png", *arguments)
+        [(title, (above, below))] = pages
+        return title, list(above.heads), [[words.text for words in cell.words] for cell in below.cells]
+
     images = np.zeros((3, 1, 28, 28), dtype=np.float32)
     hot = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0]])
     lengths = np.array([[0.9, 0.4, 0.1], [0.2, 0.1, 0.3], [0.1, 0.5, 0.2]])
-    figures.reconstructions(tmp_path / "r.png", images, images, lengths, hot, "abc", 0.5)
-    assert said[0] == "Reconstructions: 2 of 3 classified correctly"
-    assert said[1:] == ["a, b", "✗ a\n0.90", "none", "none\n", "b", "b\n0.50"]
+    title, labels, answers = shown(images, images, lengths, hot, "abc", 0.5)
+    assert title == "Reconstructions: 2 of 3 classified correctly"
+    assert labels == ["a, b", "none", "b"]
+    assert answers == [["✗ a", "0.90"], ["none", ""], ["b", "0.50"]]
     assert metrics.exact_match(lengths, hot, threshold=0.5).value == pytest.approx(2 / 3)
-    said.clear()
-    figures.reconstructions(tmp_path / "r.png", images[:1], images[:1], lengths[:1], hot[:1], "abc")
-    assert said == ["Reconstructions: 1 of 1 classified correctly", "a, b", "a, b\n0.90, 0.40"]
-    said.clear()
-    figures.reconstructions(tmp_path / "r.png", images[:1], images[:1], 0.5 * lengths[:1], [0], "abc", 0.5)
-    assert said == ["Reconstructions: 1 of 1 classified correctly", "a", "a  0.45"]  # one label: the longest
+    one = images[:1], images[:1]
+    assert shown(*one, lengths[:1], hot[:1], "abc")[1:] == (["a, b"], [["a, b", "0.90, 0.40"]])
+    assert shown(*one, 0.5 * lengths[:1], [0], "abc", 0.5)[1:] == (["a"], [["a  0.45"]])  # one label: the longest
 
 
-def test_pictures_show_the_values_they_were_given():
+def test_pixels_keep_their_values():
     grey = drawing.pixels(np.array([0, 51, 255], dtype=np.uint8).reshape(1, 1, 1, 3), 4)
     assert grey[0, 0] == pytest.approx(np.array([[0.0] * 3, [0.2] * 3, [1.0] * 3]))
     rgb = np.arange(12).reshape(1, 3, 2, 2) / 12
@@ -114,28 +117,28 @@ def test_pictures_show_the_values_they_were_given():
 
 
 @pytest.mark.parametrize(("D", "S", "C"), [(16, 11, 1), (4, 5, 3), (1, 1, 1)])
-def test_dimension_sweep(tmp_path, D, S, C):
+def test_dimension_sweep_frames_the_unmoved_column(tmp_path, D, S, C):
     tiles = np.linspace(0, 1, 28) * np.ones((D, S, C, 28, 1))
     offsets = np.linspace(-0.25, 0.25, S) if S > 1 else np.zeros(1)
-    pixels = looked_at(figures.dimension_sweep(tmp_path / "s.png", tiles, offsets, 'Capsule "7"'), tmp_path / "s.png")
+    pixels = check_png(figures.dimension_sweep(tmp_path / "s.png", tiles, offsets, 'Capsule "7"'), tmp_path / "s.png")
     assert has_colour(pixels, figures.ORANGE)  # the frame around the column that nothing moves
 
 
-def test_sweep_labels_are_signed_and_zero_is_zero():
+def test_signed_shows_zero_without_sign():
     assert [drawing.signed(value) for value in (-0.25, -1e-17, 0.05)] == ["\u22120.25", "0", "+0.05"]
 
 
 @pytest.mark.parametrize(("J", "names"), [(1, None), (2, ["benign", "malignant"]), (43, LONG_NAMES)])
-def test_confusion_matrix(tmp_path, J, names):
+def test_confusion_matrix_draws_any_number_of_classes(tmp_path, J, names):
     counts = np.diag(np.full(J, 1000)) + (RNG.random((J, J)) < 0.05)
-    looked_at(figures.confusion_matrix(tmp_path / "c.png", counts, names), tmp_path / "c.png")
+    check_png(figures.confusion_matrix(tmp_path / "c.png", counts, names), tmp_path / "c.png")
 
 
-def test_one_error_in_ten_thousand_is_visible(tmp_path):
+def test_confusion_matrix_shows_one_error_in_ten_thousand(tmp_path):
     counts = np.diag(np.full(10, 1000))
-    perfect = looked_at(figures.confusion_matrix(tmp_path / "c.png", counts), tmp_path / "c.png").astype(int)
+    perfect = check_png(figures.confusion_matrix(tmp_path / "c.png", counts), tmp_path / "c.png").astype(int)
     counts[3, 5] = 1
-    one = looked_at(figures.confusion_matrix(tmp_path / "c.png", counts), tmp_path / "c.png").astype(int)
+    one = check_png(figures.confusion_matrix(tmp_path / "c.png", counts), tmp_path / "c.png").astype(int)
     changed = np.abs(one - perfect).max(axis=-1) > 8
     assert changed[200:-200, 100:-200].sum() > 3000  # a whole shaded cell, not only a digit
 
@@ -152,8 +155,8 @@ def test_one_error_in_ten_thousand_is_visible(tmp_path):
         [{"epoch": e, "val_error": 0.0} for e in range(100)],
     ],
 )
-def test_learning_curves_draw_what_there_is(tmp_path, records):
-    looked_at(figures.learning_curves(tmp_path / "l.png", records), tmp_path / "l.png")
+def test_learning_curves_draw_what_records_hold(tmp_path, records):
+    check_png(figures.learning_curves(tmp_path / "l.png", records), tmp_path / "l.png")
 
 
 # --- bad input and bad disks -----------------------------------------------------------------------------------------
@@ -181,14 +184,14 @@ LENGTHS, TARGETS = answers(3, 4)
         (figures.learning_curves, ([{"epoch": 1}],), "none of the 1 records"),
     ],
 )
-def test_bad_input_is_one_clear_sentence_and_no_file(tmp_path, draw, arguments, message):
+def test_bad_input_raises_one_sentence_and_writes_nothing(tmp_path, draw, arguments, message):
     with pytest.raises(ValueError, match=message) as caught:
         draw(tmp_path / "x.png", *arguments)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failed_save_leaves_the_old_picture_and_nothing_else(tmp_path, monkeypatch):
+def test_failed_save_keeps_the_old_picture(tmp_path, monkeypatch):
     def full(handle):
         raise OSError(28, "No space left on device")
 
@@ -201,19 +204,19 @@ def test_a_failed_save_leaves_the_old_picture_and_nothing_else(tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_failed_rename_leaves_nothing(tmp_path):
+def test_failed_rename_leaves_nothing(tmp_path):
     (tmp_path / "x.png").mkdir()
     with pytest.raises(OSError, match=r"x\.png"):
         figures.confusion_matrix(tmp_path / "x.png", np.eye(2, dtype=int))
     assert [file.name for file in tmp_path.iterdir()] == ["x.png"]
 
 
-def test_the_same_numbers_give_the_same_bytes(tmp_path):
+def test_equal_numbers_give_equal_bytes(tmp_path):
     first = figures.learning_curves(tmp_path / "deep" / "a.png", [{"lr": 0.1}]).read_bytes()
     assert figures.learning_curves(str(tmp_path / "b.png"), [{"lr": 0.1}]).read_bytes() == first
 
 
-def test_matplotlib_comes_late_and_pyplot_never(tmp_path):
+def test_matplotlib_is_imported_when_drawing_and_pyplot_never(tmp_path):
     program = f"""
 import sys
 from capsnet.drawing import figures, style as drawing

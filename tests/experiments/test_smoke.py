@@ -71,6 +71,7 @@ def test_registered_experiment_can_be_reproduced(out: Path, monkeypatch: pytest.
     folder = reproduce("own", budget="smoke", out=out, factor=3)
     document = json.loads((folder / "own.json").read_text())
     assert (document["raw"], document["about"]) == ({"value": 6}, "What it does.")
+    assert document["command"] == "reproduce('own', budget='smoke', seeds=1, factor=3)"
     with pytest.raises(ValueError, match="own has no budget paper"):
         reproduce("own", budget="paper", out=out, factor=3)
     with pytest.raises(ValueError, match="there is an experiment 'table1' already"):

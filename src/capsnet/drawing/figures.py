@@ -1,8 +1,8 @@
-"""The pictures a run leaves behind: reconstructions, dimension sweep, confusion matrix, learning curves.
+"""The figures of a run: reconstructions, dimension sweep, confusion matrix, learning curves.
 
-Pure drawing: arrays in, one PNG out, its path returned. Matplotlib is imported when a picture is drawn, never before,
-and only its object interface is used (no pyplot, no global figure list), so drawing is safe in a server or a thread.
-Files appear whole or not at all. Colours are Okabe and Ito's, and no colour carries a meaning alone.
+Each function takes arrays, writes one PNG and returns its path. Matplotlib is imported when a figure is drawn, and only
+its object interface is used (no pyplot, no global figure list), so drawing is safe in a server or a thread. Files are
+written whole or not at all. Colours are Okabe and Ito's, and no colour carries a meaning alone.
 
 *Shapes*: images (N, C, H, W), floats in [0, 1] or integers in 0..255; C = 1 is grey, C = 3 RGB, else channel 0.
 """
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsnet.drawing.pictures import Cell, Row, picture_rows
+from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
+from capsnet.drawing.plots import tidy
 from capsnet.drawing.style import (
     BLUE,
     BODY,
@@ -24,13 +25,10 @@ from capsnet.drawing.style import (
     ORANGE,
     SMALL,
     VERMILLION,
-    canvas,
     class_ticks,
     figure,
-    frame,
     heading,
     label_classes,
-    picture,
     pixels,
     save,
     short,
@@ -59,9 +57,10 @@ def reconstructions(
     """Originals above what the network drew from its capsules, with label, prediction and capsule length.
 
     images, recon (N, C, H, W); lengths (N, J); targets (N,) or multi-hot (N, J), where the k longest capsules are the
-    prediction, or, as in the metrics, all that reach the `threshold`. A wrong answer is framed, crossed and bold.
+    prediction, or, as in the metrics, all that reach the ``threshold``. A wrong answer is framed, crossed and bold.
     """
     above, below, scores = pixels(images, 4), pixels(recon, 4), as_array(lengths)
+    shown, drawn = as_array(images), as_array(recon)
     if above.shape != below.shape or scores.ndim != 2 or len(above) != len(scores):
         raise ValueError(
             f"images {as_array(images).shape} and recon {as_array(recon).shape} must be equal in shape, (N, C, H, W), "
@@ -75,32 +74,31 @@ def reconstructions(
     right = (truth == guess).all(axis=1)  # (N,)
     names = label_classes(class_names, scores.shape[1])
 
-    N, H, W, _ = above.shape
+    N = len(above)
     columns = math.ceil(N / math.ceil(N / 8))
-    w, h = tile(W, H, min(max(140, 720 // columns - 18), 224))  # a few pictures may be larger
-    found = [sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j]) for n in range(N)]
-    labels = [wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w) for n in range(N)]
-    answers = [("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in found[n]) or "none", w) for n in range(N)]
-    beside = all(len(answer) <= 5 for answer in answers) and not several and truth.sum(axis=1).max() <= 1
-    answers = [
-        answer + ("  " if beside else "\n") + ", ".join(f"{scores[n, j]:.2f}" for j in found[n])
-        for n, answer in enumerate(answers)
-    ]
-    upper, lower = (26 * (1 + max(words.count("\n") for words in block)) for block in (labels, answers))
-    step, cell, side, head = w + 18, upper + 2 * h + 4 + lower + 34, 28, 96
+    size = min(max(140, 720 // columns - 18), 224)  # a few pictures may be larger
+    w = tile(above.shape[2], above.shape[1], size)[0]
+    beside = not several and truth.sum(axis=1).max() <= 1 and max(map(len, names)) <= 3  # answer and length in a line
+    rows = []
+    for start in range(0, N, columns):
+        heads, lower = [], []
+        for n in range(start, min(start + columns, N)):
+            chosen = sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j])
+            heads.append(wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w))
+            answer = ("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in chosen) or "none", w)
+            numbers = ", ".join(f"{scores[n, j]:.2f}" for j in chosen)
+            words = [f"{answer}  {numbers}"] if beside else [*answer.split("\n"), numbers]
+            lower.append(
+                Cell(
+                    drawn[n],
+                    [Words(line, INK if right[n] else VERMILLION, not right[n]) for line in words],
+                    None if right[n] else VERMILLION,
+                )
+            )
+        rows += [Row([Cell(image) for image in shown[start : start + columns]], heads=heads), Row(lower)]
     title = f"Reconstructions: {right.sum()} of {N} classified correctly"
     note = "above: input and its label  ·  below: decoded, with prediction and capsule length"
-    fig, ax = canvas(2 * side + columns * step - 18, head + math.ceil(N / columns) * cell, title, note)
-    for n in range(N):
-        x, y = side + n % columns * step, head + n // columns * cell + upper
-        picture(ax, above[n], x, y, w, h)
-        picture(ax, below[n], x, y + h + 4, w, h)
-        style: dict[str, Any] = {} if right[n] else {"color": VERMILLION, "weight": "bold"}
-        text(ax, x + w / 2, y - 5, labels[n], ha="center", va="bottom")
-        text(ax, x + w / 2, y + 2 * h + 12, answers[n], ha="center", va="top", **style)
-        if not right[n]:
-            frame(ax, x, y + h + 4, w, h, VERMILLION, 2.5)
-    return save(fig, path)
+    return picture_rows(path, rows, title, note, size=size, gap=12)
 
 
 def dimension_sweep(path: str | Path, pictures: ArrayLike, offsets: ArrayLike, title: str = "Dimension sweep") -> Path:
@@ -123,9 +121,9 @@ def dimension_sweep(path: str | Path, pictures: ArrayLike, offsets: ArrayLike, t
 
 
 def confusion_matrix(path: str | Path, matrix: ArrayLike, class_names: Sequence[str] | None = None) -> Path:
-    """Which classes are taken for which: rows true, columns predicted, counts (J, J).
+    """Counts (J, J) of true (row) and predicted (column) classes.
 
-    A good model's diagonal is a thousand times its errors and would swallow any common colour scale. So the diagonal is
+    A good model's diagonal is a thousand times its errors: no common colour scale would show them. The diagonal is
     plain grey, and an error is shaded by its share of the true class (its row) on a logarithmic scale.
     """
     from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
@@ -164,9 +162,9 @@ def confusion_matrix(path: str | Path, matrix: ArrayLike, class_names: Sequence[
 
 
 def learning_curves(path: str | Path, records: Sequence[Mapping[str, Any]]) -> Path:
-    """Loss, error and learning rate over the epochs, from records as they stand in `metrics.jsonl`.
+    """Loss, error and learning rate over the epochs, from records of ``metrics.jsonl``.
 
-    Reads what it finds of epoch, {train,val,test}_{loss,accuracy,error} and lr; missing or non-finite values are left
+    Reads, where present, epoch, {train,val,test}_{loss,accuracy,error} and lr; missing or non-finite values are left
     out. Accuracy a is drawn as the error 1 - a, on a logarithmic axis: 99.2 and 99.6 % are a factor of two apart.
     """
     losses = {split: _series(records, f"{split}_loss") for split in _SPLITS}
@@ -189,7 +187,7 @@ _SPLITS = {"train": (BLUE, "s", "white"), "val": (VERMILLION, "o", VERMILLION), 
 
 
 def _series(records: Sequence[Mapping[str, Any]], key: str, complement: str = "") -> np.ndarray:
-    """The (epoch, value) pairs that `records` have for `key`, or for 1 - `complement`: (n, 2)."""
+    """The (epoch, value) pairs that records have for ``key``, or for 1 - ``complement``: (n, 2)."""
     points = []
     for n, record in enumerate(records):
         value = record.get(key)
@@ -221,12 +219,7 @@ def _panel(ax: "Axes", name: str, curves: Mapping[str, np.ndarray]) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}{unit}")
     ax.set_xlim(points[:, 0].min() - 0.5, points[:, 0].max() + 0.5)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-    ax.set_xlabel("epoch", fontsize=BODY, color=MUTED)
-    ax.grid(axis="y", color=FAINT, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(MUTED)
-    ax.tick_params(labelsize=SMALL, colors=MUTED, length=0, which="both")
+    tidy(ax, "epoch", "")
     key = "val" if "val" in curves else next(iter(curves))
     best = curves[key][curves[key][:, 1].argmin()]
     if name == "Learning rate":

@@ -73,8 +73,9 @@ def lines(
     logx: bool = False,
     logy: bool = False,
     level: tuple[float, str] | None = None,
+    zero: bool = True,
 ) -> Path:
-    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words."""
+    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words, ``zero`` shows y = 0."""
     fig, ax = _plot()
     for n, curve in enumerate(curves):
         draw_line(ax, n, curve)
@@ -83,7 +84,7 @@ def lines(
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     if logy:
         _log_scale(ax)
-    else:
+    elif zero:
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     if level is not None:
         ax.axhline(level[0], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
@@ -134,8 +135,8 @@ def bars(
             if measure is None:
                 text(ax, x, 0.02 * top, "not in\nthe paper", TICK - 1, MUTED, ha="center", va="bottom")
                 continue
-            fill = {"color": BLUE} if x else {"color": FAINT, "hatch": "//"}
-            ax.bar(x, measure.mean, 0.62, edgecolor=INK, linewidth=0.8, **fill)
+            colour, hatch = (BLUE, "") if x else (FAINT, "//")
+            ax.bar(x, measure.mean, 0.62, color=colour, hatch=hatch, edgecolor=INK, linewidth=0.8)
             _whisker(ax, x, measure, INK)
             highest = measure.interval[1] if measure.interval else measure.mean
             text(ax, x, highest + 0.02 * top, f"{measure.mean:.2f}", LABEL, ha="center", va="bottom", weight="bold")

@@ -1,6 +1,6 @@
-"""How our figures look: one hand for all of them. White page, one typeface, Okabe and Ito's colours, whole pixels.
+"""The style of all figures: white page, one typeface, Okabe and Ito's colours, pictures on whole pixels.
 
-Matplotlib is imported when something is drawn, never before, and only its object interface is used.
+Matplotlib is imported when something is drawn, and only its object interface is used.
 """
 
 import io
@@ -26,7 +26,7 @@ TITLE, BODY, SMALL = 12, 9, 8  # points
 
 
 def figure(width: float, height: float) -> "Figure":
-    """An empty white page of width x height inches that belongs to nobody but the caller."""
+    """An empty white page of width x height inches, known to no global list of figures."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
@@ -45,9 +45,9 @@ def canvas(width: int, height: int, title: str, note: str) -> tuple["Figure", "A
 
 
 def save(fig: "Figure", path: str | Path, plot: bool = False) -> Path:
-    """Write the picture as a PNG, whole or not at all.
+    """Write the figure as a PNG, whole or not at all.
 
-    A `plot`, unlike pixels to be looked at, is cut to what was drawn and needs no more than 256 colours.
+    A ``plot`` is cropped to what was drawn and reduced to 256 colours; a page of pictures is not.
     """
     from PIL import Image
 
@@ -66,7 +66,7 @@ def text(ax: "Axes", x: float, y: float, words: str, size: float = BODY, color: 
 
 
 def heading(ax: "Axes", title: str, note: str, zoom: float = 1) -> None:
-    """Title and note above an ordinary plot, in the same hand as on a `canvas`."""
+    """Title and note above a plot, as on a ``canvas``."""
     box: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "parse_math": False}
     ax.annotate(title, (0, 1), (0, 24 * zoom), fontsize=TITLE * zoom, color=INK, weight="bold", **box)
     ax.annotate(note, (0, 1), (0, 9 * zoom), fontsize=SMALL * zoom, color=MUTED, **box)
@@ -89,7 +89,7 @@ def picture(ax: "Axes", rgb: np.ndarray, x: float, y: float, w: float, h: float)
 
 
 def class_ticks(ax: "Axes", names: Sequence[str], size: float, cell: float, zoom: float) -> None:
-    turn = 90 if max(map(len, names)) * size * 0.65 > cell else 0  # names that would run into each other stand upright
+    turn = 90 if max(map(len, names)) * size * 0.65 > cell else 0  # names that would overlap are rotated
     ax.set_xticks(range(len(names)), names, fontsize=size, rotation=turn, parse_math=False)
     ax.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
     ax.tick_params(colors=INK, length=0, which="both")
@@ -109,7 +109,7 @@ def pixels(images: ArrayLike, ndim: int) -> np.ndarray:
 
 
 def tile(width: int, height: int, target: int) -> tuple[int, int]:
-    """Size in pixels at which to show a picture: near `target` squared, and if enlarged, by a whole factor."""
+    """Size in pixels at which to show a picture: near ``target`` squared, and if enlarged, by a whole factor."""
     scale = target / math.sqrt(width * height)
     scale = round(scale) if scale >= 1 else scale
     return max(1, round(width * scale)), max(1, round(height * scale))
@@ -127,7 +127,7 @@ def short(name: str, room: int) -> str:
 
 
 def wrap(words: str, width: int) -> str:
-    """At most two lines that fit over a picture `width` pixels wide."""
+    """At most two lines that fit over a picture ``width`` pixels wide."""
     room = max(4, round(width / 10.5))  # a character of BODY size is about this wide
     return "\n".join(short(line, room) for line in textwrap.wrap(words, room, max_lines=2, placeholder="…"))
 

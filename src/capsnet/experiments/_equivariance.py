@@ -1,4 +1,4 @@
-"""The measurements of ``equivariance``: digits moved in steps, linear read-outs, couplings of children on objects."""
+"""Digits moved in steps: what changes in the vector that represents them, and what a linear map reads off it."""
 
 from functools import reduce
 from itertools import product
@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from capsnet.data import Shapes
 from capsnet.data.augment import warp_images
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
-from capsnet.models import CapsNet, Model
+from capsnet.models import Model
 
 FINE = 4  # a pixel is this many wide while strokes are made thicker
 STRENGTHS = tuple(10.0**k for k in range(-6, 2))  # of the ridge, in units of the features' mean variance
@@ -148,71 +147,3 @@ def ridge(x: NDArray, y: NDArray, components: int | None = None) -> NDArray:
     values, basis = np.maximum(values[largest], 0.0), basis[:, largest]
     scale = max(float(values.mean()), 1e-300)
     return (basis.T @ (x.T @ y)) / (values + scale * np.array(STRENGTHS)[:, None]) @ basis.T
-
-
-class Crowd(NamedTuple):
-    """What a CapsNet did with pictures of several objects, child by child (I = H' * W' * types)."""
-
-    images: NDArray  # (B, C, H, W)
-    couplings: NDArray  # (R, B, I, J)
-    presence: NDArray  # (B, I): the children's lengths, or their presence where it is a number apart
-    owner: NDArray  # (B, I): the object on whose ink a child's receptive field is centred, -1 for none
-    classes: NDArray  # (B, K): the objects' classes
-    lengths: NDArray  # (B, J)
-    centres: NDArray  # (2, I): row and column of the middle of the children's receptive fields
-
-
-def child_centres(model: Model) -> NDArray:
-    """The pixels at the middle of the children's receptive fields, in their order (y, x, type). -> (2, I)"""
-    field = model.receptive_field
-    assert field is not None
-    assert model.grid is not None
-    return field.start + (field.size - 1) // 2 + field.stride * np.indices(model.grid).reshape(3, -1)[:2]
-
-
-def route_crowd(model: CapsNet, shapes: Shapes, index: NDArray) -> Crowd:
-    """Forward some pictures with a trace."""
-    images, truth, device = shapes.batch(index).images, shapes.truth(index), device_of(model)
-    couplings, presence, lengths = [], [], []
-    with evaluating(model):
-        for chunk in images.to(device).split(50):
-            output = model(chunk, trace=True)
-            couplings.append(output.trace.couplings.cpu())
-            children, act = model.primary(chunk, after=model.conv, presence=True)
-            presence.append((children.norm(dim=-1) if act is None else act).cpu())
-            lengths.append(output.lengths.cpu())
-    centres = child_centres(model)
-    joined = torch.cat(couplings, dim=1), torch.cat(presence), torch.cat(lengths)
-    c, p, v = (values.numpy() for values in joined)
-    return Crowd(images.numpy(), c, p, truth.owner[:, centres[0], centres[1]], truth.classes, v, centres)
-
-
-def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
-    """Mean coupling of the children on each object, weighted by presence: to its own class, to the other classes that
-    are present (``others``), to those that are ``absent``. NaN where no child is centred on the object.
-
-    Shapes: couplings (R, B, I, J), presence and owner (B, I), classes (B, K) -> each (R, B, K)
-    """
-    K, J = classes.shape[1], couplings.shape[-1]
-    weight = (owner[:, None, :] == np.arange(K)[:, None]) * presence[:, None, :].astype(np.float64)  # (B, K, I)
-    total = weight.sum(axis=-1, keepdims=True)
-    mass = np.einsum("bki,rbij->rbkj", weight / np.where(total > 0, total, np.nan), couplings)  # (R, B, K, J)
-    mine = classes[:, :, None] == np.arange(J)  # (B, K, J)
-    present = mine.any(axis=1, keepdims=True)
-    groups = {"own": mine, "others": present & ~mine, "absent": np.broadcast_to(~present, mine.shape)}
-    counts = {name: np.where(which.any(axis=-1), which.sum(axis=-1), np.nan) for name, which in groups.items()}
-    return {name: (mass * which).sum(axis=-1) / counts[name] for name, which in groups.items()}
-
-
-def averaged(share: NDArray) -> tuple[list[float], list[float]]:
-    """Mean over pictures and half the width of its 95 % interval, per iteration. Shapes: (R, B, K) -> two of R
-
-    Objects of one picture are averaged first: they are not independent of each other.
-    """
-    count = np.isfinite(share).sum(axis=-1)  # (R, B)
-    means = np.nansum(share, axis=-1) / np.where(count > 0, count, np.nan)
-    means = means[:, np.isfinite(means).all(axis=0)]
-    if not means.shape[1]:
-        return [float("nan")] * len(share), [0.0] * len(share)
-    spread = means.std(axis=1, ddof=1) if means.shape[1] > 1 else np.zeros(len(means))
-    return means.mean(axis=1).tolist(), (1.96 * spread / means.shape[1] ** 0.5).tolist()

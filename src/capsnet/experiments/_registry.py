@@ -25,6 +25,7 @@ class Experiment:
     plan: Callable[[Lab], list[TrainConfig]]
     budgets: tuple[Budget, ...]
     options: tuple[str, ...]
+    verb: str
     about: str
 
 
@@ -38,6 +39,7 @@ def register(
     plan: Callable[[Lab], list[TrainConfig]] = lambda lab: [],
     budgets: tuple[Budget, ...] = TRAINED,
     options: tuple[str, ...] = (),
+    verb: str = "",
 ) -> Callable[[Callable[[Lab], Report]], Callable[[Lab], Report]]:
     """Make a function ``run(lab) -> Report`` known to ``reproduce`` under a name. A decorator.
 
@@ -47,6 +49,7 @@ def register(
         plan: which training runs it needs, as a function of the lab.
         budgets: which budgets it supports.
         options: the names of the options it takes besides those of ``reproduce``.
+        verb: the verb of the command line that takes these options, if there is one.
 
     The docstring of the function, or of its module where it has none, says what the paper did and which claim to look
     at; it is part of the page.
@@ -57,7 +60,7 @@ def register(
         if known is not None and known.run.__module__ != run.__module__:
             raise ValueError(f"there is an experiment {name!r} already, from {known.run.__module__}")
         about = run.__doc__ or sys.modules[run.__module__].__doc__ or ""
-        _REGISTRY[name] = Experiment(name, title, run, plan, budgets, options, about.strip())
+        _REGISTRY[name] = Experiment(name, title, run, plan, budgets, options, verb, about.strip())
         return run
 
     return add

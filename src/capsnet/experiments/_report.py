@@ -113,8 +113,9 @@ def plural(number: float, noun: str) -> str:
 
 def read_measure(values: dict[str, Any]) -> Measure:
     """A measure back from its JSON."""
-    interval = tuple(values["interval"]) if values["interval"] else None
-    return Measure(**{key: values[key] for key in Measure._fields if key in values} | {"interval": interval})
+    fields: dict[str, Any] = {key: values[key] for key in Measure._fields if key in values}
+    fields["interval"] = tuple(values["interval"]) if values["interval"] else None
+    return Measure(**fields)
 
 
 def _finite(value: Any) -> Any:

@@ -12,9 +12,10 @@ import torch
 from capsnet._files import write_atomically
 from capsnet._names import check_name
 from capsnet.experiments import _estimate, _registry
+from capsnet.experiments._registry import Experiment
 from capsnet.experiments.lab import Budget, Lab
 from capsnet.inference import pick_device
-from capsnet.training.run import environment
+from capsnet.training import environment
 
 SEEDS = {"smoke": 1, "quick": 1, "shipped": 1, "paper": 3}
 log = logging.getLogger("capsnet")
@@ -77,7 +78,7 @@ def reproduce(
         "about": experiment.about,
         "budget": budget,
         "seeds": used_seeds,
-        "command": command(lab, len(used_seeds)),
+        "command": command(experiment, lab, len(used_seeds)),
         "seconds": round(lab.total_seconds(time.perf_counter() - clock), 1),
         "environment": environment(pick_device(device)) | {"started": started, "threads": torch.get_num_threads()},
         "trained_on": sorted(lab.machines),
@@ -88,12 +89,14 @@ def reproduce(
     return lab.folder
 
 
-def command(lab: Lab, seeds: int) -> str:
-    """The command that repeats an experiment. Options make it the verb ``compare``, the only one that takes any."""
-    words = [f"capsnet reproduce {lab.name}"]
-    if lab.options:
-        words = [f"capsnet {lab.name}"]
-        for key, value in lab.options.items():
-            if value:
-                words.append(f"--{key} {value if isinstance(value, str) else ' '.join(value)}")
-    return " ".join([*words, f"--budget {lab.budget} --seeds {seeds}"])
+def command(experiment: Experiment, lab: Lab, seeds: int) -> str:
+    """What repeats an experiment: a command, or a call where it has options and no verb of its own."""
+    tail = f"--budget {lab.budget} --seeds {seeds}"
+    options = {key: value for key, value in lab.options.items() if value}
+    if not options:
+        return f"capsnet reproduce {lab.name} {tail}"
+    if experiment.verb:
+        flags = [f"--{key} {value if isinstance(value, str) else ' '.join(value)}" for key, value in options.items()]
+        return f"capsnet {experiment.verb} {' '.join(flags)} {tail}"
+    words = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    return f"reproduce({lab.name!r}, budget={lab.budget!r}, seeds={seeds}, {words})"

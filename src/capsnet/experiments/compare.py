@@ -86,6 +86,7 @@ def plan(lab: Lab) -> list[TrainConfig]:
     "Routings side by side: error, time, memory, couplings, and other numbers of iterations at test time",
     plan=plan,
     options=("routings", "recipe"),
+    verb="compare",
 )
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])

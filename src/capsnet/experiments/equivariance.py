@@ -21,10 +21,10 @@ import numpy as np
 from capsnet import data
 from capsnet.data import Shapes, keyed
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
-from capsnet.drawing.plots import COLOURS, LABEL, Line, draw_line, intervals, lines, panels, tidy
-from capsnet.drawing.style import INK, MUTED, VERMILLION, heading, rgb, save
-from capsnet.experiments import _equivariance, _nets
-from capsnet.experiments._equivariance import MOVEMENTS, Crowd
+from capsnet.drawing.plots import LABEL, Line, draw_line, intervals, lines, panels, tidy
+from capsnet.drawing.style import INK, VERMILLION, heading, save
+from capsnet.experiments import _crowded, _equivariance, _nets
+from capsnet.experiments._equivariance import MOVEMENTS
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments.lab import Lab, Trained
@@ -94,7 +94,7 @@ def run(lab: Lab) -> Report:
         "runs": [t.folder.name for t in crowds],
         "exact_match_error": [t.error for t in crowds],
         "measured": [
-            lab.remember("crowded", lambda t=t: shares(route(t, lab, count)), run=t.folder, n=count, data=spec)
+            lab.remember("crowded", lambda t=t: _crowded.shares(route(t, lab, count)), run=t.folder, n=count, data=spec)
             for t in crowds
         ],
     }
@@ -131,24 +131,11 @@ def measure(trained: Trained, device: str, learn: int, test: int) -> dict[str, A
     return result
 
 
-def route(trained: Trained, lab: Lab, count: int) -> Crowd:
+def route(trained: Trained, lab: Lab, count: int) -> _crowded.Crowd:
     model, test = trained.model.to(pick_device(lab.device)), data.load(crowded_spec(lab), "test")
     assert isinstance(model, CapsNet)
     assert isinstance(test, Shapes)
-    return _equivariance.route_crowd(model, test, np.arange(count))
-
-
-def shares(crowd: Crowd) -> dict[str, Any]:
-    """What children on an object are coupled to, per iteration, with the half-widths of the intervals."""
-    share = _equivariance.coupling_share(crowd.couplings, crowd.presence, crowd.owner, crowd.classes)
-    ahead = share["own"] - share["others"]
-    result: dict[str, Any] = {"chance": 1 / crowd.couplings.shape[-1], "pictures": len(crowd.images)}
-    for name, values in (share | {"own minus others": ahead}).items():
-        result[name], result[f"{name} interval"] = _equivariance.averaged(values)
-    result["children on a whole"] = float(np.mean(crowd.owner >= 0))
-    ahead = ahead[:, np.isfinite(share["own"]).all(axis=0)]  # (R, objects)
-    result["own above other"] = np.where(abs(ahead) < 1e-6, 0.5, ahead > 0).mean(axis=1).tolist()
-    return result
+    return _crowded.route_crowd(model, test, np.arange(count))
 
 
 def r_squared(raw: dict[str, Any], kind: str) -> dict[str, list[Measure]]:
@@ -268,25 +255,21 @@ def draw(lab: Lab, report: Report, crowd: Trained) -> None:
     )
     names = data.load(crowded_spec(lab), "test").class_names
     report.draw(
-        coupling_pictures(lab.figure("couplings.png"), route(crowd, lab, lab.pick(2, 5, 5)), names),
+        _crowded.coupling_pictures(lab.figure("couplings.png"), route(crowd, lab, lab.pick(2, 5, 5)), names),
         "The first crowded test pictures. A mark at the middle of what the children at one position see shows how "
         "present they are and how far their coupling to that capsule is above an even split. Framed: the objects that "
         "are present.",
     )
-    even = 100 * report.raw["crowded"]["measured"][0]["chance"]
-    curves = []
-    for target, words in TARGETS.items():
-        above = [m._replace(values=[v - even for v in m.values], interval=(m.interval[0] - even, m.interval[1] - even))
-                 for m in coupling(report.raw, target) if m.interval]  # fmt: skip
-        curves.append(Line.of(f"to {words}", range(1, len(above) + 1), above))
+    couplings = {words: coupling(report.raw, target) for target, words in TARGETS.items()}
     path = lines(
         lab.figure("routing.png"),
-        curves,
+        [Line.of(f"to {words}", range(1, len(row) + 1), row) for words, row in couplings.items()],
         "Which capsule is a part coupled to?",
         "mean over children that lie on one of two overlapping objects; bands: 95 % interval",
         "routing iteration",
-        f"points above an even split ({even:.1f} %)",
-        level=(0, "an even split"),
+        "coupling, %",
+        level=(100 * report.raw["crowded"]["measured"][0]["chance"], "an even split"),
+        zero=False,
     )
     report.draw(path, "The coupling of children on an object, iteration by iteration.")
 
@@ -313,31 +296,3 @@ def change_panels(path: Path, raw: Mapping[str, Any]) -> Path:
     heading(axes[0][0], "What changes when a digit is moved", f"{note}; bands: quartiles of the test digits")
     axes[0][0].legend(fontsize=LABEL, frameon=False, labelcolor=INK, loc="upper center")
     return save(fig, path, plot=True)
-
-
-def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
-    """A row per class, a column per picture: what its children see, coloured by their coupling, over the picture."""
-    (B, _, H, W), J = crowd.images.shape, crowd.couplings.shape[-1]
-    presence, mass = np.zeros((B, H, W)), np.zeros((B, H, W, J))
-    at = (slice(None), *crowd.centres)
-    np.add.at(presence, at, crowd.presence)
-    np.add.at(mass, at, crowd.couplings[-1] * crowd.presence[..., None])
-    above = np.clip(mass / np.maximum(presence, 1e-12)[..., None] - 1 / J, 0, None)  # (B, H, W, J)
-    strength = above / above.max() * (presence / presence.max(axis=(1, 2), keepdims=True))[..., None]
-    for axis in (1, 2):  # a child's square is as wide as the stride
-        strength = np.maximum(strength, np.roll(strength, 1, axis))
-    rows = [Row([Cell(image) for image in crowd.images], "picture")]
-    for j, name in enumerate(names):
-        cells = []
-        for n, image in enumerate(crowd.images):
-            present = j in crowd.classes[n]
-            words = f"{crowd.lengths[n, j]:.2f}" if present else f"absent, {crowd.lengths[n, j]:.2f}"
-            tinted = (1 - 0.28 * image) * (1 - strength[n, ..., j]) + rgb(COLOURS[j])[:, None, None] * strength[
-                n, ..., j
-            ]
-            words = Words(words, INK if present else MUTED, present)
-            cells.append(Cell(tinted, [words], COLOURS[j] if present else None))
-        rows.append(Row(cells, f"to the\n{name}"))
-    note = f"coupling above an even split, last iteration (full colour: {100 * above.max():.0f} points above it), "
-    note += "times the presence of the children; number: the capsule's length"
-    return picture_rows(path, rows, "Which parts go to which whole", note, size=240, gap=12)

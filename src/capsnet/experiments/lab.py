@@ -21,9 +21,8 @@ import torch
 from capsnet import _version
 from capsnet._files import write_atomically
 from capsnet.models import Model
-from capsnet.training import TrainConfig, read_config, train
-from capsnet.training.prepare import recorded
-from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS, Run
+from capsnet.training import Run, TrainConfig, read_config, recorded, train
+from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS
 from capsnet.weights import load, resolve
 
 Budget = Literal["smoke", "quick", "shipped", "paper"]
