@@ -4,29 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-<<<<<<< HEAD
 from capsnet.data import Shapes
-from capsnet.experiments._equivariance import (
-    MOVEMENTS,
-    STRENGTHS,
-    averaged,
-    changes,
-    child_centres,
-    coupling_share,
-    move,
-    read_out,
-    ridge,
-    route_crowd,
-    thicken,
-    vectors,
-)
-from capsnet.models import CNN, CapsNet, create_model
-=======
-from capsnet.data import Shapes
-from capsnet.experiments._crowded import averaged, child_centres, coupling_share, route_crowd
+from capsnet.experiments._couplings import averaged, child_centres, coupling_share, route_crowd
 from capsnet.experiments._equivariance import MOVEMENTS, STRENGTHS, changes, move, read_out, ridge, thicken, vectors
 from capsnet.models import CapsNet, create_model
->>>>>>> experiments
 
 AMOUNTS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 
@@ -163,7 +144,7 @@ def test_child_centres_are_the_middle_of_receptive_fields() -> None:
     lit = dark.clone()
     lit[0, 0, 18, 22] = 100.0
     with torch.no_grad():
-        lit, dark = (model.primary(images, after=model.conv) for images in (lit, dark))
+        lit, dark = (model.forward_features(images).pose for images in (lit, dark))
     moved = (lit - dark)[0].norm(dim=-1).numpy()
     noticed = moved > 1e-6
     assert (rows[noticed].min() + rows[noticed].max(), columns[noticed].min() + columns[noticed].max()) == (36, 44)
@@ -173,7 +154,7 @@ def test_presence_is_a_number_apart_with_unit_squash() -> None:
     options = {"image_size": (40, 40), "num_classes": 3, "conv_channels": 4, "primary_types": 2, "decoder": False}
     model = create_model("capsnet", squash="unit", **options)
     assert isinstance(model, CapsNet)
-    presence = route_crowd(model, Shapes("test", kind="crowded", objects=2), np.arange(2)).presence
+    presence = route_crowd(model, Shapes("crowded", "test", objects=2), np.arange(2)).presence
     assert presence.shape == (2, 288)
     assert (presence < 1).all()
     assert presence.std() > 0.001
@@ -182,7 +163,7 @@ def test_presence_is_a_number_apart_with_unit_squash() -> None:
 def test_route_gives_couplings_of_every_child() -> None:
     model = create_model("capsnet", image_size=(40, 40), num_classes=3, conv_channels=4, primary_types=2, decoder=False)
     assert isinstance(model, CapsNet)
-    shapes = Shapes("test", kind="crowded", objects=2)
+    shapes = Shapes("crowded", "test", objects=2)
     crowd = route_crowd(model, shapes, np.arange(3))
     assert crowd.couplings.shape == (3, 3, 288, 3)
     np.testing.assert_allclose(crowd.couplings[0], 1 / 3, rtol=1e-5)  # before any agreement: an even split

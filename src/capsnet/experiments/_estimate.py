@@ -8,14 +8,7 @@ import torch
 from capsnet import data
 from capsnet.experiments.lab import Lab, fingerprint, resolved
 from capsnet.inference import pick_device
-<<<<<<< HEAD
-from capsnet.training import TrainConfig
-from capsnet.training.loop import build
-from capsnet.training.objective import loss_inputs
-from capsnet.training.run import Run
-=======
 from capsnet.training import Run, TrainConfig, build, loss_inputs
->>>>>>> experiments
 
 STEPS = 2  # timed, after one to warm up
 

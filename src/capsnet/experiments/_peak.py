@@ -12,14 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 from capsnet import data
-<<<<<<< HEAD
-from capsnet.training.config import check_config
-from capsnet.training.loop import build
-from capsnet.training.objective import loss_inputs
-=======
 from capsnet._plugins import load_plugins
 from capsnet.training import build, check_config, loss_inputs
->>>>>>> experiments
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

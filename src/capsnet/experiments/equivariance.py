@@ -23,7 +23,7 @@ from capsnet.data import Shapes, keyed
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import LABEL, Line, draw_line, intervals, lines, panels, tidy
 from capsnet.drawing.style import INK, VERMILLION, heading, save
-from capsnet.experiments import _crowded, _equivariance, _nets
+from capsnet.experiments import _couplings, _equivariance, _nets
 from capsnet.experiments._equivariance import MOVEMENTS
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
@@ -94,7 +94,9 @@ def run(lab: Lab) -> Report:
         "runs": [t.folder.name for t in crowds],
         "exact_match_error": [t.error for t in crowds],
         "measured": [
-            lab.remember("crowded", lambda t=t: _crowded.shares(route(t, lab, count)), run=t.folder, n=count, data=spec)
+            lab.remember(
+                "crowded", lambda t=t: _couplings.shares(route(t, lab, count)), run=t.folder, n=count, data=spec
+            )
             for t in crowds
         ],
     }
@@ -131,11 +133,11 @@ def measure(trained: Trained, device: str, learn: int, test: int) -> dict[str, A
     return result
 
 
-def route(trained: Trained, lab: Lab, count: int) -> _crowded.Crowd:
+def route(trained: Trained, lab: Lab, count: int) -> _couplings.Crowd:
     model, test = trained.model.to(pick_device(lab.device)), data.load(crowded_spec(lab), "test")
     assert isinstance(model, CapsNet)
     assert isinstance(test, Shapes)
-    return _crowded.route_crowd(model, test, np.arange(count))
+    return _couplings.route_crowd(model, test, np.arange(count))
 
 
 def r_squared(raw: dict[str, Any], kind: str) -> dict[str, list[Measure]]:
@@ -255,7 +257,7 @@ def draw(lab: Lab, report: Report, crowd: Trained) -> None:
     )
     names = data.load(crowded_spec(lab), "test").class_names
     report.draw(
-        _crowded.coupling_pictures(lab.figure("couplings.png"), route(crowd, lab, lab.pick(2, 5, 5)), names),
+        _couplings.coupling_pictures(lab.figure("couplings.png"), route(crowd, lab, lab.pick(2, 5, 5)), names),
         "The first crowded test pictures. A mark at the middle of what the children at one position see shows how "
         "present they are and how far their coupling to that capsule is above an even split. Framed: the objects that "
         "are present.",
