@@ -17,6 +17,7 @@ class DecodingModel(Model):
     """
 
     classes: Any  # a capsule layer
+    grid: tuple[int, int, int]
     decoder: nn.Module | None
     reconstruction_weight: float
     margins: Margins = Margins()
