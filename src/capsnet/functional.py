@@ -220,8 +220,8 @@ def mask_capsules(poses: Tensor, targets: Tensor | None = None) -> Tensor:
     """Zero all capsules but the chosen ones, which is what the decoder sees.
 
     With ``targets`` the labelled capsules stay (training), without them each example's longest one (testing: the true
-    label is not known then, and using it would make the reconstruction look better than it is). Targets with a third axis choose for K
-    pictures at once, such as one per object of a scene.
+    label is not known then). Targets with a third axis choose for K pictures at once, such as one per object of a
+    scene.
 
     Shapes: ``poses`` (B, J, D); ``targets`` (B,) or (B, J) multi-hot -> (B, J, D); (B, K, J) multi-hot -> (B, K, J, D).
     """

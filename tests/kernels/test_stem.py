@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -35,6 +35,8 @@ def test_kernel_matches_two_convolutions_for_any_shape(data: st.DataObject) -> N
     stride = data.draw(st.tuples(*[st.integers(1, 2)] * 2), label="stride")
     size = data.draw(st.tuples(*[st.integers(k1 + k2 - 1, 36)] * 2), label="size")
     b, c, c1, o = (data.draw(st.integers(1, 4), label=name) for name in ("batch", "in", "middle", "out"))
+    # The error bound is relative to the largest gradient. That of a single weight is one sum whose terms may cancel.
+    assume(c * c1 * k1 * k1 >= 4)
     assert_as_good(
         lambda *a: fast(*a, stride=stride),
         lambda *a: stem.plain(*a, stride=stride),

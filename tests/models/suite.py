@@ -189,12 +189,13 @@ def features(name: str, **options: Any) -> None:
 def receptive_field(name: str, **options: Any) -> None:
     """A child depends on the pixels of its receptive field and, without competition between children, on no other."""
     model = build(name, **options)
-    if model.receptive_field is None or model.grid is None:
+    field, grid = model.receptive_field, model.grid
+    if field is None or grid is None:
         return
     if model.class_routing is not None and model.class_routing.iterates:
         model = reroute(model, iterations=1)
-    size, stride, start = model.receptive_field
-    H, W, _ = model.grid
+    size, stride, start = field
+    H, W, _ = grid
     images = inputs(model, 1)
     for y, x in {(0, 0), (H - 1, W - 1), (H // 2, W // 2)}:
         pixels = images.clone().requires_grad_()

@@ -2,9 +2,8 @@
 
 Fresh memory is not free: the system hands out large blocks page by page, zeroed, which takes as long as computing what
 goes into them (69 MB of spectrum: 57 ms to compute, 37 ms more into a new block, one core). A layer that is called a
-thousand times with one batch size therefore keeps its blocks. The content is scratch: no block
-is ever the only copy of anything, a caller that finds a block overwritten recomputes it, and all of it may be dropped at
-any time.
+thousand times with one batch size therefore keeps its blocks. The content is scratch: no block is ever the only copy of
+anything, a caller that finds a block overwritten recomputes it, and all of it may be dropped at any time.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Spectral:
         d_inputs = d_weights = spare = None
         if weights is not None:
             d_inputs = self.memory.block("input", (count + _TURN, rows, self.depth), self.dtype)
-            # A thread's first turn would overwrite inputs that the thread before it still needs, so its result is kept here.
+            # A thread's first turn would overwrite inputs that another one still needs: its result waits in this block.
             spare = self.memory.block("spare", (len(ranges), _TURN, rows, self.depth), self.dtype)
         if inputs is not None:
             self.memory.forget("weight")

@@ -1,5 +1,7 @@
 """What models of class capsules share: the decoder that sees the chosen capsules only, and the paper's loss."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +16,8 @@ class DecodingModel(Model):
     none), ``grid`` of the children and ``reconstruction_weight``, the factor of the summed squared error.
     """
 
-    classes: nn.Module
+    classes: Any  # a capsule layer
+    grid: tuple[int, int, int]
     decoder: nn.Module | None
     reconstruction_weight: float
     margins: Margins = Margins()

@@ -12,7 +12,7 @@ class ScoringModel(Model):
     ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax).
     """
 
-    head: nn.Module
+    head: nn.Sequential
     multi_label: bool
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:

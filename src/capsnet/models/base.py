@@ -163,8 +163,8 @@ class Model(nn.Module):
 def build_routing(
     name: str, iterations: int | None = None, squash: str | None = None, options: dict[str, Any] | None = None
 ) -> Routing:
-    """A model's routing. ``iterations`` and ``squash`` go to routings that have them. For a routing without iterations a
-    number of them is an error; without a squash, the squash applies to the layers only."""
+    """A model's routing. ``iterations`` and ``squash`` go to routings that have them. For a routing without iterations
+    a number of them is an error; without a squash, the squash applies to the layers only."""
     chosen = dict(options or {})
     if iterations is not None:
         chosen["iterations"] = iterations

@@ -18,8 +18,8 @@ class Ensemble(Model):
     of them. The mean is still a length between 0 and 1, so the threshold of 0.5 keeps its meaning.
 
     A pose means something to its own network alone, so poses are not averaged: ``poses`` and ``reconstruction`` are
-    those of the first member that draws (else the first that has poses; None where no member has them). What it draws is the
-    capsule that is longest *on average*, which need not be its own longest.
+    those of the first member that draws (else the first that has poses, or None). It draws the capsule that
+    is longest *on average*, which need not be its own longest.
 
     Args:
         members: at least two models that agree in what they take, their classes and their preprocessing. The members
