@@ -45,14 +45,14 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
 LARGE = ("baseline-cnn", "matrix-capsnet")
 
 
-def test_no_model_is_left_out() -> None:
+def test_every_model_has_a_learning_case() -> None:
     assert sorted(SLICES) == sorted(models.list_models())
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in models.list_models()]
 )
-def test_far_above_chance_within_a_minute(name: str, tmp_path: Path) -> None:
+def test_model_learns_far_above_chance_within_a_minute(name: str, tmp_path: Path) -> None:
     recipe, changes, least = SLICES[name]
     config = dataclasses.replace(recipes.get(recipe), tensorboard=False, **({"eval_limit": 300} | changes))
     assert config.model == name

@@ -18,7 +18,7 @@ from capsnet._names import check_name
 def length(s: Tensor, dim: int = -1) -> Tensor:
     """Euclidean length of each capsule: the probability that the entity it stands for is present.
 
-    The norm's gradient at the zero vector is taken as zero, so that a blank patch cannot poison training with NaN.
+    The norm's gradient at the zero vector is zero, so that blank patches give no NaN.
     """
     return torch.linalg.vector_norm(s, dim=dim)
 
@@ -159,12 +159,12 @@ def margin_loss(
     """
     if lengths.ndim != 2:
         raise ValueError(f"lengths must have shape (B, J), got {tuple(lengths.shape)}")
-    here = multi_hot(targets, lengths.shape[1])
-    if here.shape[0] != lengths.shape[0]:
-        raise ValueError(f"{lengths.shape[0]} examples but {here.shape[0]} targets")
+    present_classes = multi_hot(targets, lengths.shape[1])
+    if present_classes.shape[0] != lengths.shape[0]:
+        raise ValueError(f"{lengths.shape[0]} examples but {present_classes.shape[0]} targets")
     too_short = (present - lengths).clamp_min(0).square()
     too_long = (lengths - absent).clamp_min(0).square()
-    return weighted_mean(torch.where(here, too_short, down_weight * too_long).sum(dim=1), weights)
+    return weighted_mean(torch.where(present_classes, too_short, down_weight * too_long).sum(dim=1), weights)
 
 
 def spread_loss(
@@ -176,27 +176,27 @@ def spread_loss(
 
         L = sum over i != t of max(0, m - (a_t - a_i))^2
 
-    Where several classes are present, each of them is held against each absent one. An example with all classes or
-    with none has nothing to hold apart and costs nothing.
+    Where several classes are present, each of them is compared with each absent one. An example with all classes or
+    with none costs nothing.
 
     Shapes: ``activations`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a
     scalar.
     """
     if activations.ndim != 2:
         raise ValueError(f"activations must have shape (B, J), got {tuple(activations.shape)}")
-    here = multi_hot(targets, activations.shape[1])
-    if here.shape[0] != activations.shape[0]:
-        raise ValueError(f"{activations.shape[0]} examples but {here.shape[0]} targets")
+    present_classes = multi_hot(targets, activations.shape[1])
+    if present_classes.shape[0] != activations.shape[0]:
+        raise ValueError(f"{activations.shape[0]} examples but {present_classes.shape[0]} targets")
     ahead = activations.unsqueeze(2) - activations.unsqueeze(1)  # (B, t, i): a_t - a_i
-    pairs = here.unsqueeze(2) & ~here.unsqueeze(1)  # (B, t, i): t present, i absent
+    pairs = present_classes.unsqueeze(2) & ~present_classes.unsqueeze(1)  # (B, t, i): t present, i absent
     return weighted_mean(((margin - ahead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)
 
 
 def spread_margin(progress: Tensor) -> Tensor:
-    """The margin after a share ``progress`` in [0, 1] of its growth: from 0.2 to 0.9.
+    """The margin at ``progress`` in [0, 1] of its growth: from 0.2 to 0.9.
 
-    A small margin first lets capsules live that a large one would kill at once. The curve is that of the authors'
-    code, a sigmoid from -4 to 10, scaled so that it begins at 0.2 and ends at the paper's 0.9.
+    A small margin at first keeps capsules active that a large one would switch off. The curve is that of the authors'
+    code, a sigmoid from -4 to 10, scaled so that it starts at 0.2 and ends at the paper's 0.9.
     """
     first, last = (torch.sigmoid(torch.tensor(x)).to(progress) for x in (-4.0, 10.0))
     return 0.2 + 0.7 * (torch.sigmoid(14 * progress - 4) - first) / (last - first)
@@ -207,7 +207,7 @@ def reconstruction_loss(
 ) -> Tensor:
     """Squared differences *summed* over the pixels of an image, averaged over the batch, times 0.0005 [Section 4.1].
 
-    The sum matters: a mean over 784 pixels with the same weight is 784 times weaker and does nothing.
+    The sum matters: a mean over 784 pixels with the same weight is 784 times weaker and has no effect.
     """
     if reconstruction.shape != images.shape:
         raise ValueError(
@@ -220,7 +220,7 @@ def mask_capsules(poses: Tensor, targets: Tensor | None = None) -> Tensor:
     """Zero all capsules but the chosen ones, which is what the decoder sees.
 
     With ``targets`` the labelled capsules stay (training), without them each example's longest one (testing: the true
-    label is not known then, and using it would flatter the reconstruction). Targets with a third axis choose for K
+    label is not known then, and using it would make the reconstruction look better than it is). Targets with a third axis choose for K
     pictures at once, such as one per object of a scene.
 
     Shapes: ``poses`` (B, J, D); ``targets`` (B,) or (B, J) multi-hot -> (B, J, D); (B, K, J) multi-hot -> (B, K, J, D).

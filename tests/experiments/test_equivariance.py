@@ -155,7 +155,7 @@ def test_centres_are_the_middle_of_what_a_child_sees() -> None:
     lit = dark.clone()
     lit[0, 0, 18, 22] = 100.0
     with torch.no_grad():
-        lit, dark = (model.primary(images, after=model.conv) for images in (lit, dark))
+        lit, dark = (model.forward_features(images).pose for images in (lit, dark))
     moved = (lit - dark)[0].norm(dim=-1).numpy()
     noticed = moved > 1e-6
     assert (rows[noticed].min() + rows[noticed].max(), columns[noticed].min() + columns[noticed].max()) == (36, 44)

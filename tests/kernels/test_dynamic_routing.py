@@ -21,6 +21,11 @@ def make_votes(u: Tensor, w: Tensor) -> Tensor:
     return torch.einsum("bik,ijdk->bijd", u, w)
 
 
+def twin(**options: Any) -> Any:
+    """The plain form that the kernels take for derivatives of derivatives."""
+    return lambda votes, bias, act: Dynamic(**options).plain(votes, act, None, bias, trace=False).pose
+
+
 def plain(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
     params = None if bias is None else {"bias": bias}
     return Dynamic(**options, bias=bias is not None)(make_votes(u, w), act, params=params).pose
@@ -28,13 +33,13 @@ def plain(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **optio
 
 def fused(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
     with using("fast"):
-        pose = route(u, w, bias=bias, act=act, **options)
+        pose = route(u, w, bias=bias, act=act, plain=twin(**options), **options)
     assert pose is not None
     return pose
 
 
 def from_votes(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
-    pose = route_votes(make_votes(u, w), bias=bias, act=act, **options)
+    pose = route_votes(make_votes(u, w), bias=bias, act=act, plain=twin(**options), **options)
     assert pose is not None
     return pose
 
@@ -54,7 +59,7 @@ def example(B: int, I: int, J: int, D: int, K: int, bias: bool, act: bool, seed:
 @pytest.mark.parametrize("fast", [fused, from_votes])
 @settings(max_examples=40, deadline=None, derandomize=True)  # rarely a case is ill-conditioned in itself
 @given(data=st.data())
-def test_any_shape_and_option_matches_the_procedure(fast: Any, data: st.DataObject) -> None:
+def test_kernel_matches_plain_form_for_any_shape_and_option(fast: Any, data: st.DataObject) -> None:
     options = {
         "iterations": data.draw(st.integers(1, 5), label="iterations"),
         "gradient": data.draw(st.sampled_from(["all", "last"]), label="gradient"),
@@ -70,7 +75,7 @@ def test_any_shape_and_option_matches_the_procedure(fast: Any, data: st.DataObje
 
 @pytest.mark.parametrize("fast", [fused, from_votes])
 @pytest.mark.parametrize("gradient", ["all", "last"])
-def test_several_chunks(fast: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_match_plain_form(fast: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (dynamic_routing, votes_routing):
         monkeypatch.setattr(module, "_CHUNK", 1 << 14)
     arguments = example(7, 40, 5, 6, 4, bias=True, act=True)
@@ -81,13 +86,13 @@ def test_several_chunks(fast: Any, gradient: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("fast", [fused, from_votes])
 @pytest.mark.parametrize("leaky", [False, True])
-def test_gradcheck_once_and_twice(fast: Any, leaky: bool) -> None:
+def test_first_and_second_derivatives_pass_gradcheck(fast: Any, leaky: bool) -> None:
     arguments = [a.double().requires_grad_() for a in example(2, 5, 3, 2, 2, True, True) if a is not None]
     assert torch.autograd.gradcheck(lambda *a: fast(*a, leaky=leaky), arguments)
     assert torch.autograd.gradgradcheck(lambda *a: fast(*a, leaky=leaky), arguments)
 
 
-def test_a_blank_example_gives_zeros_not_nan() -> None:
+def test_blank_example_gives_zeros() -> None:
     u, w, _, _ = example(2, 9, 3, 4, 2, False, False)
     assert u is not None
     assert w is not None
@@ -101,7 +106,7 @@ def test_a_blank_example_gives_zeros_not_nan() -> None:
     assert torch.isfinite(w.grad if w.grad is not None else w).all()
 
 
-def test_few_examples_at_inference_use_votes_and_agree() -> None:
+def test_few_examples_at_inference_use_votes() -> None:
     u, w, bias, act = example(1, 50, 5, 6, 4, bias=True, act=True)
     assert u is not None
     assert w is not None
@@ -133,7 +138,7 @@ def largest() -> Iterator[_Largest]:
         yield mode
 
 
-def test_votes_are_never_formed() -> None:
+def test_fused_form_makes_no_votes() -> None:
     B, I, J, D, K = 64, 200, 10, 16, 8
     u, w, _, _ = example(B, I, J, D, K, False, False)
     assert u is not None
@@ -144,7 +149,7 @@ def test_votes_are_never_formed() -> None:
     assert seen.numel <= max(B * I * J * K, w.numel()) < B * I * J * D
 
 
-def test_memory_follows_the_weights() -> None:
+def test_kept_weights_follow_changes() -> None:
     memory = Memory()
     u, w, _, _ = example(5, 20, 3, 4, 2, False, False)
     assert u is not None
@@ -157,7 +162,7 @@ def test_memory_follows_the_weights() -> None:
             w.mul_(1.5)
 
 
-def test_memory_follows_each_child_changed_behind_the_version_counter() -> None:
+def test_kept_weights_follow_changes_through_data() -> None:
     memory = Memory()
     u, w, _, _ = example(5, 3000, 3, 4, 2, False, False)
     assert u is not None
@@ -171,7 +176,7 @@ def test_memory_follows_each_child_changed_behind_the_version_counter() -> None:
             torch.testing.assert_close(pose, plain(u, w, None, None))
 
 
-def test_compiled_code_declines() -> None:
+def test_kernel_declines_while_compiling() -> None:
     u, w, _, _ = example(5, 20, 3, 4, 2, False, False)
 
     def f(u: Tensor, w: Tensor) -> Tensor:

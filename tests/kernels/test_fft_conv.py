@@ -34,7 +34,7 @@ def example(b: int, c: int, o: int, size: tuple[int, int], kernel: tuple[int, in
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_any_shape_matches_the_native_convolution(data: st.DataObject) -> None:
+def test_kernel_matches_native_convolution_for_any_shape(data: st.DataObject) -> None:
     kernel = data.draw(st.tuples(*[st.integers(5, 11)] * 2), label="kernel")
     stride = data.draw(st.tuples(*[st.integers(1, 2)] * 2), label="stride")
     padding = data.draw(st.tuples(*[st.integers(0, 5)] * 2), label="padding")
@@ -52,7 +52,7 @@ def test_any_shape_matches_the_native_convolution(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 256, 64, 20, 9, 2, 0), (2, 64, 48, 37, 7, 1, 3), (2, 33, 17, 41, 5, 2, 2)])
-def test_deep_layers_keep_the_error_rule(shape: tuple[int, ...]) -> None:
+def test_deep_layers_keep_error_bound(shape: tuple[int, ...]) -> None:
     b, c, o, n, k, s, p = shape
     assert_as_good(
         lambda x, w, bias: fast(x, w, bias, (s, s), (p, p)),
@@ -63,18 +63,18 @@ def test_deep_layers_keep_the_error_rule(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("stride", "padding", "size"), [(1, 0, 7), (2, 2, 9), (1, 3, 23)])
-def test_gradcheck(stride: int, padding: int, size: int) -> None:
+def test_gradients_pass_gradcheck(stride: int, padding: int, size: int) -> None:
     x, w, b = (t.double().requires_grad_() for t in example(2, 2, 3, (size, size), (5, 5)))
     assert torch.autograd.gradcheck(lambda x, w, b: fast(x, w, b, (stride, stride), (padding, padding)), (x, w, b))
 
 
-def test_second_derivatives() -> None:
+def test_second_derivatives_pass_gradcheck() -> None:
     x, w, b = (t.double().requires_grad_() for t in example(1, 1, 2, (6, 6), (5, 5)))
     assert torch.autograd.gradgradcheck(lambda x, w, b: fast(x, w, b, (1, 1), (0, 0)), (x, w, b))
 
 
 @pytest.mark.parametrize("leaves", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])
-def test_only_the_gradients_asked_for(leaves: tuple[int, ...]) -> None:
+def test_only_requested_gradients_are_computed(leaves: tuple[int, ...]) -> None:
     assert_as_good(
         lambda x, w, b: fast(x, w, b, (2, 2), (1, 1)),
         lambda x, w, b: F.conv2d(x, w, b, 2, 1),
@@ -85,20 +85,20 @@ def test_only_the_gradients_asked_for(leaves: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("n", range(1, LARGEST + 1))
 @pytest.mark.parametrize("double", [False, True])
-def test_points_are_distinct_and_as_many_as_needed(n: int, double: bool) -> None:
+def test_points_are_distinct_and_sufficient(n: int, double: bool) -> None:
     points = choose_points(n, double)
     assert points.count == n
     assert len({*points.real, *points.pairs}) == len(points.real) + len(points.pairs)
 
 
-def test_the_papers_layer_needs_132_products_and_the_fft_148() -> None:
+def test_paper_layer_needs_132_products() -> None:
     assert bases((6, 6), (5, 5), torch.float32).products == 132
     assert bases((6, 6), (5, 5), torch.float64).products == 148
     points = choose_points(10, False)
     assert products(points, points) == 132
 
 
-def test_the_cost_model_prefers_transforms_where_they_pay() -> None:
+def test_cost_model_prefers_transforms_where_they_pay() -> None:
     w = torch.zeros(256, 256, 9, 9, requires_grad=True)
     assert cost.choose(torch.zeros(128, 256, 20, 20), w, None, (2, 2), (0, 0)) is not None
     assert cost.choose(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0)) is None
@@ -108,7 +108,7 @@ def test_the_cost_model_prefers_transforms_where_they_pay() -> None:
 
 
 @pytest.mark.parametrize("change", ["kernel 3", "stride 3", "half", "meta", "autocast", "plain"])
-def test_everything_else_is_left_to_the_native_convolution(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_convolutions_are_native(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fft_conv, "_forward", lambda *a: pytest.fail("took the fast path"))
     kernel, stride = (3 if change == "kernel 3" else 5), (3 if change == "stride 3" else 1)
     x, w, b = example(1, 2, 3, (12, 12), (kernel, kernel))
@@ -120,7 +120,7 @@ def test_everything_else_is_left_to_the_native_convolution(change: str, monkeypa
         assert conv2d(x, w, b, stride).shape == F.conv2d(x, w, b, stride).shape
 
 
-def test_the_environment_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_overrides_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSNET_KERNELS", "plain")
     assert cost.current_path() == "plain"
     with using("fast"):
@@ -131,7 +131,7 @@ def test_the_environment_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not packed_conv.available(), reason="this PyTorch has no oneDNN")
-def test_packed_path_matches_and_follows_the_weight() -> None:
+def test_packed_path_matches_and_follows_weight() -> None:
     memory, (x, w, b) = Memory(), example(1, 30, 7, (12, 13), (5, 4))
     with torch.inference_mode():
         for _ in range(2):
@@ -152,7 +152,7 @@ def test_packed_path_matches_and_follows_the_weight() -> None:
 
 
 @pytest.mark.skipif(not packed_conv.available(), reason="this PyTorch has no oneDNN")
-def test_of_many_packed_weights_a_filter_a_channel_or_a_tap_does_not_change_unseen() -> None:
+def test_packed_path_notices_changed_filter_channel_or_tap() -> None:
     memory, (x, w, b) = Memory(), example(1, 128, 64, (9, 9), (9, 9))
     assert w.numel() > packed_conv._QUICK
     with torch.no_grad():
@@ -165,7 +165,7 @@ def test_of_many_packed_weights_a_filter_a_channel_or_a_tap_does_not_change_unse
 @pytest.mark.parametrize(
     "how", ["optimizer", "fused optimizer", "load_state_dict", "data", "data of one", "data swapped", "replaced"]
 )
-def test_a_kept_spectrum_never_outlives_its_weight(how: str) -> None:
+def test_kept_spectrum_follows_weight(how: str) -> None:
     x, w, _ = example(4, 6, 5, (20, 20), (9, 9))
     layer, memory = torch.nn.Conv2d(6, 5, 9, stride=2), Memory()
     with torch.no_grad():
@@ -193,7 +193,7 @@ def test_a_kept_spectrum_never_outlives_its_weight(how: str) -> None:
     compare()
 
 
-def test_a_kept_spectrum_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_spectrum_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, b = example(4, 6, 5, (20, 20), (9, 9))
     memory = Memory()
     with torch.no_grad(), using("fast"):
@@ -202,7 +202,7 @@ def test_a_kept_spectrum_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.equal(first, conv2d(x, w, b, 2, memory=memory))
 
 
-def test_backward_survives_what_happens_in_between() -> None:
+def test_backward_works_after_other_calls() -> None:
     """Two forward passes before two backward passes, and a second backward pass: memory is overwritten each time."""
     memory, (x, w, b) = Memory(), example(2, 3, 4, (14, 14), (5, 5))
     w.requires_grad_()
@@ -215,7 +215,7 @@ def test_backward_survives_what_happens_in_between() -> None:
             torch.testing.assert_close(found, scale * expected, rtol=1e-4, atol=1e-4)
 
 
-def test_threads_do_not_mix() -> None:
+def test_threads_get_separate_memory() -> None:
     memory, (x, w, b) = Memory(), example(2, 3, 4, (40, 40), (7, 7))
     wrong = []
 
@@ -234,7 +234,7 @@ def test_threads_do_not_mix() -> None:
     assert not wrong
 
 
-def test_memory_is_nobodys_state() -> None:
+def test_memory_is_not_part_of_state() -> None:
     memory = Memory()
     memory.block("a", (3, 4), torch.float32)
     assert memory.nbytes == 48
@@ -245,7 +245,7 @@ def test_memory_is_nobodys_state() -> None:
     assert torch.load(buffer, weights_only=False).nbytes == 0
 
 
-def test_works_in_inference_mode_and_after_it() -> None:
+def test_kernel_works_in_and_after_inference_mode() -> None:
     memory, (x, w, b) = Memory(), example(2, 3, 4, (14, 14), (5, 5))
     with using("fast"):
         with torch.inference_mode():
@@ -256,7 +256,7 @@ def test_works_in_inference_mode_and_after_it() -> None:
     torch.testing.assert_close(y.clone(), z.detach())
 
 
-def test_compiled_and_mapped_code_sees_the_plain_operator() -> None:
+def test_compiled_and_vmapped_code_uses_plain_operator() -> None:
     x, w, b = example(2, 3, 4, (14, 14), (5, 5))
 
     def f(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -270,14 +270,14 @@ def test_compiled_and_mapped_code_sees_the_plain_operator() -> None:
 
 
 @pytest.mark.parametrize("bad", [torch.zeros(2, 9, 14, 14), torch.zeros(2, 3, 4, 4)])
-def test_errors_are_the_native_ones(bad: Tensor) -> None:
+def test_bad_input_gives_native_errors(bad: Tensor) -> None:
     with pytest.raises(RuntimeError), using("fast"):
         conv2d(bad, torch.zeros(4, 3, 5, 5))
 
 
 @pytest.mark.parametrize("tiles", [1, 4], ids=["one tile", "four tiles"])
 @pytest.mark.parametrize("leaf", [None, 1], ids=["inference", "training"])
-def test_the_result_may_be_changed_in_place(tiles: int, leaf: int | None) -> None:
+def test_result_allows_in_place_changes(tiles: int, leaf: int | None) -> None:
     x, *arguments = example(2, 3, 4, (14, 14) if tiles == 1 else (40, 40), (5, 5))
     if leaf:
         arguments[0].requires_grad_()

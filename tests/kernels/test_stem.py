@@ -30,7 +30,7 @@ def example(b: int, c: int, c1: int, o: int, size: tuple[int, int], k1: int, k2:
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_any_shape_matches_two_convolutions(data: st.DataObject) -> None:
+def test_kernel_matches_two_convolutions_for_any_shape(data: st.DataObject) -> None:
     k1, k2 = data.draw(st.integers(1, 9), label="k1"), data.draw(st.integers(5, 9), label="k2")
     stride = data.draw(st.tuples(*[st.integers(1, 2)] * 2), label="stride")
     size = data.draw(st.tuples(*[st.integers(k1 + k2 - 1, 36)] * 2), label="size")
@@ -44,7 +44,7 @@ def test_any_shape_matches_two_convolutions(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("leaves", [(1,), (2,), (3,), (4,), (1, 2), (3, 4), (1, 4)])
-def test_only_the_gradients_asked_for(leaves: tuple[int, ...]) -> None:
+def test_only_requested_gradients_are_computed(leaves: tuple[int, ...]) -> None:
     assert_as_good(
         lambda *a: fast(*a, stride=(2, 2)),
         lambda *a: stem.plain(*a, stride=(2, 2)),
@@ -53,14 +53,14 @@ def test_only_the_gradients_asked_for(leaves: tuple[int, ...]) -> None:
     )
 
 
-def test_gradcheck_once_and_twice() -> None:
+def test_first_and_second_derivatives_pass_gradcheck() -> None:
     x, *rest = (t.double() for t in example(1, 1, 2, 2, (10, 11), 3, 5))
     parameters = [t.requires_grad_() for t in rest]
     assert torch.autograd.gradcheck(lambda *a: fast(x, *a, stride=(2, 1)), parameters)
     assert torch.autograd.gradgradcheck(lambda *a: fast(x, *a, stride=(2, 1)), parameters)
 
 
-def test_kept_memory_changes_nothing() -> None:
+def test_kept_memory_does_not_change_results() -> None:
     memory = Memory()
     x, *rest = example(5, 1, 8, 6, (28, 28), 9, 9)
     parameters = [t.requires_grad_() for t in rest]
@@ -75,7 +75,7 @@ def test_kept_memory_changes_nothing() -> None:
         torch.testing.assert_close(fast(x, *parameters, stride=(2, 2), memory=memory), runs[0][0], rtol=1e-4, atol=1e-5)
 
 
-def test_forward_twice_backward_twice() -> None:
+def test_two_forwards_before_two_backwards_match() -> None:
     memory = Memory()
     x, *rest = example(2, 1, 8, 6, (28, 28), 9, 9)
     parameters = [t.requires_grad_() for t in rest]
@@ -88,7 +88,7 @@ def test_forward_twice_backward_twice() -> None:
 
 
 @pytest.mark.parametrize("why", ["image gradient", "small kernel", "plain", "stride 3", "one image"])
-def test_declines_where_it_should(why: str) -> None:
+def test_kernel_declines_other_calls(why: str) -> None:
     k2 = 3 if why == "small kernel" else 9
     x, *rest = example(1, 1, 8, 6, (28, 28), 9, k2)
     x.requires_grad_(why == "image gradient")
@@ -99,7 +99,7 @@ def test_declines_where_it_should(why: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(28, 28), (60, 60)], ids=["one tile", "several"])
-def test_the_result_may_be_changed_in_place(size: tuple[int, int]) -> None:
+def test_result_allows_in_place_changes(size: tuple[int, int]) -> None:
     x, *rest = example(2, 1, 4, 3, size, 5, 5)
     parameters = [t.requires_grad_() for t in rest]
     changed = fast(x, *parameters, stride=(2, 2)).relu_()

@@ -21,7 +21,7 @@ def dims(pose: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
 @pytest.mark.parametrize(("H", "W", "K", "stride"), SIZES)
-def test_votes_and_edges_by_hand(H: int, W: int, K: int, stride: int, pose: Pose) -> None:
+def test_votes_and_edges_match_loops(H: int, W: int, K: int, stride: int, pose: Pose) -> None:
     B, T, types = 2, 3, 2
     layer = ConvCaps(T, types, K, stride, *dims(pose), pose=pose)
     poses = torch.randn(B, H, W, T, dims(pose)[0])
@@ -65,7 +65,7 @@ def test_shapes_and_finite_gradients(name: str, pose: Pose) -> None:
 
 
 @pytest.mark.parametrize(("H", "W", "K", "stride"), SIZES)
-def test_a_child_reaches_the_positions_that_see_it_and_no_other(H: int, W: int, K: int, stride: int) -> None:
+def test_child_reaches_only_positions_that_see_it(H: int, W: int, K: int, stride: int) -> None:
     layer = ConvCaps(2, 3, K, stride, 4, 4, routing="uniform")
     poses = torch.randn(1, H, W, 2, 4)
     before = layer(poses).pose
@@ -80,7 +80,7 @@ def test_a_child_reaches_the_positions_that_see_it_and_no_other(H: int, W: int, 
 
 
 @pytest.mark.parametrize("name", ["dynamic", "em"])
-def test_a_child_divides_itself_among_its_parents_at_all_positions(name: str) -> None:
+def test_couplings_of_child_sum_to_one_over_all_positions(name: str) -> None:
     layer = ConvCaps(2, 3, 3, 1, 4, 4, routing=name)
     trace = layer(torch.randn(2, 5, 6, 2, 4), torch.rand(2, 5, 6, 2), trace=True).trace
     assert trace is not None
@@ -89,7 +89,7 @@ def test_a_child_divides_itself_among_its_parents_at_all_positions(name: str) ->
     torch.testing.assert_close(given, torch.ones_like(given))
 
 
-def test_a_window_over_everything_is_a_dense_layer() -> None:
+def test_window_over_whole_grid_equals_dense_layer() -> None:
     layer = ConvCaps(2, 3, 4, 1, 5, 6, routing="dynamic")
     poses, act = torch.randn(2, 4, 4, 2, 5), torch.rand(2, 4, 4, 2)
     votes = torch.einsum("ijdk,bik->bijd", layer.weight, poses.flatten(1, 3))
@@ -99,7 +99,7 @@ def test_a_window_over_everything_is_a_dense_layer() -> None:
     torch.testing.assert_close(routed.act[:, 0, 0], expected.act)
 
 
-def test_learned_tensors_belong_to_a_window_and_the_class_layer_takes_any_grid() -> None:
+def test_learned_tensors_have_window_size_and_class_layer_takes_any_grid() -> None:
     assert ConvCaps(2, 3, 3, 1, routing="self-attention").routing_params["prior"].shape == (18, 3)
     assert not ClassCaps(2, 3, routing="self-attention").routing_params
     layer = ClassCaps(2, 3, routing="em")
@@ -110,7 +110,7 @@ def test_learned_tensors_belong_to_a_window_and_the_class_layer_takes_any_grid()
 
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
 @pytest.mark.parametrize(("H", "W"), [(1, 1), (3, 2), (2, 5)])
-def test_class_votes_by_hand_with_coordinates(H: int, W: int, pose: Pose) -> None:
+def test_class_votes_match_loops_with_coordinates(H: int, W: int, pose: Pose) -> None:
     B, T, J = 2, 3, 4
     layer = ClassCaps(T, J, *dims(pose), pose=pose)
     poses = torch.randn(B, H, W, T, dims(pose)[0])
@@ -127,7 +127,7 @@ def test_class_votes_by_hand_with_coordinates(H: int, W: int, pose: Pose) -> Non
 
 
 @pytest.mark.parametrize("name", list_routings())
-def test_class_capsules_route_densely_and_say_where_the_children_lie(name: str) -> None:
+def test_class_capsules_route_densely_and_trace_has_grid(name: str) -> None:
     layer = ClassCaps(2, 3, 5, 6, routing=name)
     poses = torch.randn(2, 3, 4, 2, 5, requires_grad=True)
     act = torch.rand(2, 3, 4, 2)
@@ -158,7 +158,7 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_making_votes_takes_the_votes_and_nothing_else_of_their_size(pose: Pose) -> None:
+def test_votes_need_no_other_tensor_of_their_size(pose: Pose) -> None:
     sizes = []
     for B, H in ((1, 9), (2, 9), (4, 9), (2, 16)):
         layer = ConvCaps(4, 32, 3, 1, pose=pose)
@@ -172,7 +172,7 @@ def test_making_votes_takes_the_votes_and_nothing_else_of_their_size(pose: Pose)
 
 
 @pytest.mark.parametrize("name", ["uniform", "dynamic", "em"])
-def test_they_compile(name: str) -> None:
+def test_layers_compile(name: str) -> None:
     conv, classes = ConvCaps(2, 3, 3, 2, pose="matrix", routing=name), ClassCaps(3, 4, pose="matrix", routing=name)
 
     def both(poses: torch.Tensor, act: torch.Tensor) -> torch.Tensor:
@@ -184,7 +184,7 @@ def test_they_compile(name: str) -> None:
 
 
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_gradcheck(pose: Pose) -> None:
+def test_gradients_pass_gradcheck(pose: Pose) -> None:
     layer = ConvCaps(1, 2, 2, 1, *dims(pose), pose=pose).double()
     poses = torch.randn(1, 3, 2, 1, dims(pose)[0], dtype=torch.float64, requires_grad=True)
     weight = torch.randn_like(layer.weight).requires_grad_()
@@ -193,7 +193,7 @@ def test_gradcheck(pose: Pose) -> None:
     )
 
 
-def test_edges_made_in_inference_mode_do_not_haunt_training() -> None:
+def test_training_works_after_inference_mode() -> None:
     layer = ConvCaps(2, 3, 3, 1)
     poses = torch.randn(1, 4, 4, 2, 16)
     with torch.inference_mode():
@@ -202,7 +202,7 @@ def test_edges_made_in_inference_mode_do_not_haunt_training() -> None:
     assert set(layer.state_dict()) == {"weight"}
 
 
-def test_wrong_calls_are_one_sentence() -> None:
+def test_wrong_calls_are_refused() -> None:
     layer = ConvCaps(2, 3, 3, 1)
     with pytest.raises(ValueError, match=r"expected poses of shape \(B, H, W, 2, 16\), got \(1, 4, 4, 16\)"):
         layer(torch.randn(1, 4, 4, 16))

@@ -11,7 +11,7 @@ from capsnet.routing import Dynamic, get, list_routings
 
 
 @pytest.mark.parametrize(("B", "I"), [(1, 1), (3, 5), (2, 17)])
-def test_votes_are_the_parent_s_matrix_times_the_child(B: int, I: int) -> None:
+def test_shared_votes_are_parent_matrix_times_child(B: int, I: int) -> None:
     layer = SharedCaps(3, child_dim=4, parent_dim=6)
     assert layer.weight.shape == (3, 6, 4)
     u = torch.randn(B, I, 4)
@@ -24,7 +24,7 @@ def test_votes_are_the_parent_s_matrix_times_the_child(B: int, I: int) -> None:
 
 
 @pytest.mark.parametrize("name", list_routings())
-def test_children_have_no_order(name: str) -> None:
+def test_order_of_children_does_not_matter(name: str) -> None:
     layer = SharedCaps(3, child_dim=4, parent_dim=6, routing=name)
     u, act = torch.randn(2, 7, 4), torch.rand(2, 7)
     order = torch.randperm(7)
@@ -33,7 +33,7 @@ def test_children_have_no_order(name: str) -> None:
 
 @pytest.mark.parametrize("name", list_routings())
 @pytest.mark.parametrize("with_act", [False, True])
-def test_padding_does_not_count(name: str, with_act: bool) -> None:
+def test_mask_excludes_children(name: str, with_act: bool) -> None:
     """Examples of 4, 1 and 0 children in one batch, padded with NaN, answer as each of them alone."""
     layer = SharedCaps(3, child_dim=4, parent_dim=6, routing=name)
     counts = (4, 1, 0)
@@ -50,7 +50,7 @@ def test_padding_does_not_count(name: str, with_act: bool) -> None:
 
 @pytest.mark.parametrize("name", list_routings())
 @pytest.mark.parametrize("I", [0, 3])
-def test_no_children_give_zero_parents_and_finite_gradients(name: str, I: int) -> None:
+def test_examples_without_children_give_zero_parents(name: str, I: int) -> None:
     layer = SharedCaps(2, child_dim=4, parent_dim=6, routing=name)
     u = torch.randn(2, I, 4, requires_grad=True)
     mask = torch.tensor([[False] * I, [True] * I])
@@ -68,14 +68,14 @@ def test_no_children_give_zero_parents_and_finite_gradients(name: str, I: int) -
     assert not u.grad[0].any()
 
 
-def test_without_children_at_all() -> None:
+def test_batch_without_children_gives_zero_parents() -> None:
     pose, act, trace = SharedCaps(2, child_dim=4, parent_dim=6)(torch.zeros(3, 0, 4))
     assert torch.equal(pose, torch.zeros(3, 2, 6))
     assert torch.equal(act, torch.zeros(3, 2))
     assert trace is None
 
 
-def test_learned_tensors_only_where_they_do_not_depend_on_the_children() -> None:
+def test_learned_tensors_per_child_are_left_out() -> None:
     assert dict(SharedCaps(3, routing="em").routing_params.items()).keys() == {"use_cost", "act_cost"}
     assert "prior" in get("self-attention").param_shapes(5, 3, 6)
     assert not SharedCaps(3, routing="self-attention").routing_params
@@ -86,7 +86,7 @@ def test_learned_tensors_only_where_they_do_not_depend_on_the_children() -> None
     assert not torch.allclose(layer(u).pose, before)
 
 
-def test_learned_tensors_start_where_the_routing_says() -> None:
+def test_learned_tensors_start_at_param_init() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Biased(Dynamic):
         bias: bool = True
@@ -101,7 +101,7 @@ def test_learned_tensors_start_where_the_routing_says() -> None:
     assert torch.equal(tensors["bias"], torch.full((3, 6), 0.5))
 
 
-def test_gradcheck() -> None:
+def test_gradients_with_mask_pass_gradcheck() -> None:
     layer = SharedCaps(2, child_dim=3, parent_dim=2).double()
     u = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[True, True, False, True], [False] * 4])
@@ -112,14 +112,14 @@ def test_gradcheck() -> None:
 
 
 @pytest.mark.parametrize("name", ["dynamic", "em"])
-def test_it_compiles(name: str) -> None:
+def test_layer_with_mask_compiles(name: str) -> None:
     layer = SharedCaps(3, child_dim=4, parent_dim=6, routing=name)
     u, mask = torch.randn(2, 5, 4), torch.rand(2, 5) > 0.3
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(u, mask=mask).pose, layer(u, mask=mask).pose)
 
 
-def test_wrong_calls_are_one_sentence() -> None:
+def test_wrong_calls_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected children of shape \(B, I, 8\), got \(2, 5, 4\)"):
         SharedCaps(3)(torch.randn(2, 5, 4))
     with pytest.raises(ValueError, match=r"mask must have shape \(B, I\) = \(2, 5\), got \(2, 4\)"):

@@ -13,7 +13,7 @@ def small(**options) -> capsnet.Model:
     )
 
 
-def test_the_papers_parameter_count_to_the_last_number() -> None:
+def test_parameter_count_is_the_papers() -> None:
     model = capsnet.create_model("efficient-capsnet", decoder=False)
     assert model.num_parameters() == 161_824
     assert {name: tuple(p.shape) for name, p in model.named_parameters() if p.ndim > 1} == {
@@ -27,7 +27,7 @@ def test_the_papers_parameter_count_to_the_last_number() -> None:
     }
 
 
-def test_there_are_16_children_and_the_prior_decides() -> None:
+def test_prior_changes_couplings_of_16_children() -> None:
     model = capsnet.create_model("efficient-capsnet").eval()
     assert isinstance(model, EfficientCapsNet)
     images = torch.rand(2, 1, 28, 28)
@@ -42,7 +42,7 @@ def test_there_are_16_children_and_the_prior_decides() -> None:
     assert (model(images).lengths[:, 3] > output.lengths[:, 3]).all()
 
 
-def test_a_capsule_is_made_of_neighbouring_channels() -> None:
+def test_primary_capsule_groups_neighbouring_channels() -> None:
     """Child i holds channels 8 i to 8 i + 7 of the depthwise convolution: blanking them silences it and no other."""
     model = small()
     assert isinstance(model, EfficientCapsNet)
@@ -74,7 +74,7 @@ def test_batch_norm_mixes_examples_in_training_only() -> None:
 
 
 @pytest.mark.parametrize("size", [(13, 13), (14, 40), (28, 28), (33, 21)])
-def test_the_kernel_is_as_large_as_the_map_and_one_image_can_train(size: tuple[int, int]) -> None:
+def test_depthwise_kernel_covers_map_of_any_size(size: tuple[int, int]) -> None:
     model = small(image_size=size).train()
     assert isinstance(model, EfficientCapsNet)
     images, labels = torch.rand(1, 1, *size), torch.tensor([1])
@@ -83,7 +83,7 @@ def test_the_kernel_is_as_large_as_the_map_and_one_image_can_train(size: tuple[i
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_strides() -> None:
+def test_strides_change_map_size() -> None:
     """At 40 x 40 with a stride in the second convolution too: 36, 17, 15, 7, and what is too small is said."""
     model = small(image_size=(40, 40), strides=(1, 2, 1, 2), decoder=False)
     assert isinstance(model, EfficientCapsNet)
@@ -94,7 +94,7 @@ def test_strides() -> None:
         small(image_size=(18, 30), strides=(1, 2, 1, 2))
 
 
-def test_its_twin_has_the_same_convolutions_and_a_linear_layer() -> None:
+def test_efficient_cnn_has_same_convolutions() -> None:
     """157,728 parameters with capsules, 193,418 without, and equal features from equal weights."""
     options = {"image_size": (40, 40), "strides": (1, 2, 1, 2)}
     capsules = capsnet.create_model("efficient-capsnet", **options, decoder=False).eval()
@@ -107,7 +107,7 @@ def test_its_twin_has_the_same_convolutions_and_a_linear_layer() -> None:
     torch.testing.assert_close(plain.features(images), capsules.features(images))
 
 
-def test_strides_of_a_plain_network_are_checked() -> None:
+def test_cnn_strides_are_checked() -> None:
     with pytest.raises(ValueError, match="4 convolutions but 3 strides"):
         capsnet.create_model("efficient-cnn", strides=(1, 2, 1))
     with pytest.raises(ValueError, match="padded=False"):
@@ -117,11 +117,11 @@ def test_strides_of_a_plain_network_are_checked() -> None:
 
 
 @pytest.mark.parametrize("routing", capsnet.routing.list_routings())
-def test_any_routing(routing: str) -> None:
+def test_model_takes_any_routing(routing: str) -> None:
     assert small(routing=routing).eval()(torch.rand(2, 1, 28, 28)).lengths.shape == (2, 10)
 
 
-def test_the_squash_reaches_children_and_parents() -> None:
+def test_squash_applies_to_children_and_parents() -> None:
     one, other = small().eval(), small(squash="paper").eval()
     other.load_state_dict(one.state_dict())
     assert isinstance(other, EfficientCapsNet)
@@ -133,7 +133,7 @@ def test_the_squash_reaches_children_and_parents() -> None:
     torch.testing.assert_close(unit.poses.norm(dim=-1), torch.ones(2, 10))
 
 
-def test_mistakes_are_one_sentence() -> None:
+def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match=r"images of 12 x 28 are too small .* at least 13 x 13"):
         small(image_size=(12, 28))
     with pytest.raises(ValueError, match="multiple of primary_dim"):

@@ -21,7 +21,7 @@ def member(seed: int, **options: object) -> Model:
     return model
 
 
-def test_the_mean_of_the_members() -> None:
+def test_ensemble_lengths_are_mean_of_members() -> None:
     members = [member(seed) for seed in range(3)]
     images = torch.rand(6, 1, 20, 22)
     output = capsnet.ensemble(members)(images)
@@ -35,7 +35,7 @@ def test_the_mean_of_the_members() -> None:
     torch.testing.assert_close(told.reconstruction, members[0](images, torch.tensor([0, 1, 2, 0, 1, 2])).reconstruction)
 
 
-def test_members_of_other_kinds() -> None:
+def test_members_may_be_of_different_kinds() -> None:
     """A plain network has neither poses nor pictures: the capsules' stand for all."""
     cnn = capsnet.create_model("cnn-small", image_size=(20, 22), num_classes=3, channels=(4, 4, 4), widths=(8, 8))
     cnn.class_names = ("ant", "bee", "cat")
@@ -52,7 +52,7 @@ def test_members_of_other_kinds() -> None:
         plain.loss(plain(images), torch.tensor([0, 1]), images)
 
 
-def test_one_file_used_like_one_model(tmp_path: Path) -> None:
+def test_ensemble_is_saved_and_used_like_one_model(tmp_path: Path) -> None:
     members = [member(seed) for seed in (0, 1)]
     files = [capsnet.save(model, tmp_path / f"{n}.safetensors") for n, model in enumerate(members)]
     path = capsnet.save(capsnet.ensemble(files), tmp_path / "both.safetensors")
@@ -78,7 +78,7 @@ def test_one_file_used_like_one_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["onnx", "torch"])
-def test_exported_like_one_model(tmp_path: Path, format: str) -> None:
+def test_ensemble_is_exported_like_one_model(tmp_path: Path, format: str) -> None:
     pytest.importorskip("onnxruntime")
     from capsnet.export import export
 
@@ -88,7 +88,7 @@ def test_exported_like_one_model(tmp_path: Path, format: str) -> None:
     assert json.loads(done.card.read_text())["config"]["name"] == "ensemble"
 
 
-def test_the_same_member_twice(tmp_path: Path) -> None:
+def test_same_member_twice_is_allowed(tmp_path: Path) -> None:
     """Its tensors share their memory, which safetensors refuses."""
     one, images = member(0), torch.rand(2, 1, 20, 22)
     loaded = capsnet.load(capsnet.save(capsnet.ensemble([one, one]), tmp_path / "twice.safetensors"))
@@ -96,13 +96,13 @@ def test_the_same_member_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["two.onnx", "two.PT2"])
-def test_weights_under_another_kinds_name(tmp_path: Path, name: str) -> None:
+def test_weights_of_another_kind_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"are for exported models; name the file two\.safetensors$"):
         capsnet.save(member(0), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_texts(tmp_path: Path) -> None:
+def test_ensemble_of_text_models_works(tmp_path: Path) -> None:
     models = []
     for seed in (0, 1):
         torch.manual_seed(seed)
@@ -117,7 +117,7 @@ def test_texts(tmp_path: Path) -> None:
     assert capsnet.predict("a c d", path)[0].lengths["0"] == pytest.approx(sum(single) / 2, abs=1e-6)
 
 
-def test_members_that_do_not_fit() -> None:
+def test_members_that_do_not_fit_are_refused() -> None:
     first = member(0)
     with pytest.raises(ValueError, match="at least two members, got 1"):
         capsnet.ensemble([first])
@@ -138,7 +138,7 @@ def test_members_that_do_not_fit() -> None:
         capsnet.ensemble([first, text])
 
 
-def test_a_damaged_config_is_one_sentence(tmp_path: Path) -> None:
+def test_damaged_config_is_refused(tmp_path: Path) -> None:
     both = capsnet.ensemble([member(0), member(1)])
     both.config = {"name": "ensemble", "members": "two"}
     with pytest.raises(ValueError, match="lists the configs of its members"):

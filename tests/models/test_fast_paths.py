@@ -31,7 +31,7 @@ def train(model: capsnet.Model, path, images: torch.Tensor, labels: torch.Tensor
 @pytest.mark.parametrize(
     "options", [{}, {"routing_options": {"bias": True, "leaky": True, "gradient": "last"}}], ids=str
 )
-def test_twenty_steps_agree(options: dict) -> None:
+def test_training_agrees_on_both_paths(options: dict) -> None:
     model = small(**options)
     twin = copy.deepcopy(model)
     digits = capsnet.data.load("mnist", "train").batch(range(32))
@@ -46,7 +46,7 @@ def test_twenty_steps_agree(options: dict) -> None:
 
 @pytest.mark.parametrize("size", [(28, 28), (21, 30), (17, 17), (36, 36)])
 @pytest.mark.parametrize("B", [1, 3, 33])
-def test_outputs_and_gradients_agree_at_odd_sizes(size: tuple[int, int], B: int) -> None:
+def test_outputs_and_gradients_agree_on_both_paths(size: tuple[int, int], B: int) -> None:
     model = small(image_size=size, in_channels=2, num_classes=3)
     images, labels = torch.rand(B, 2, *size), torch.arange(B) % 3
     results = {}
@@ -64,7 +64,7 @@ def test_outputs_and_gradients_agree_at_odd_sizes(size: tuple[int, int], B: int)
         torch.testing.assert_close(fast / scale, plain / scale, rtol=0, atol=2e-5)
 
 
-def test_the_papers_network_takes_the_fast_paths_in_training_and_the_packed_one_for_one_image(
+def test_paper_network_takes_fast_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = capsnet.create_model("capsnet")
@@ -79,7 +79,7 @@ def test_the_papers_network_takes_the_fast_paths_in_training_and_the_packed_one_
         assert cost.choose_stem(images, first, second, (2, 2), backward=True) is None
 
 
-def test_weights_move_freely_between_the_paths() -> None:
+def test_both_paths_have_same_weights() -> None:
     model = small()
     assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}
     images = torch.rand(40, 1, 28, 28)
@@ -92,7 +92,7 @@ def test_weights_move_freely_between_the_paths() -> None:
         torch.testing.assert_close(copy.deepcopy(model)(images).lengths, before)
 
 
-def test_compiled_and_exported_models_use_the_plain_path() -> None:
+def test_compiled_and_exported_models_use_plain_path() -> None:
     model = small().eval()
     images = torch.rand(4, 1, 28, 28)
     with torch.no_grad(), kernels.using("plain"):
@@ -105,9 +105,21 @@ def test_compiled_and_exported_models_use_the_plain_path() -> None:
         assert any("conv2d" in str(node.target) for node in program.graph.nodes)
 
 
-def test_hooks_on_the_convolutions_still_fire() -> None:
+def test_hooks_on_convolutions_fire() -> None:
     model, seen = small(), []
     model.get_submodule("conv").register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)))
     with kernels.using("fast"):
         model(torch.rand(4, 1, 28, 28))
     assert seen == [(4, 16, 20, 20)]
+
+
+@pytest.mark.parametrize("path", ["plain", "fast"])
+@pytest.mark.parametrize("first", [{}, {"stride": 2}, {"padding": 1}, {"dilation": 2}, {"bias": False}], ids=str)
+def test_other_first_convolutions_give_same_features(first: dict, path) -> None:
+    model = capsnet.create_model("capsnet", conv_channels=6, kernel_size=5, primary_types=2, primary_scale=0.5)
+    model.conv = torch.nn.Conv2d(1, 6, 5, **first)
+    images = torch.rand(3, 1, 28, 28)
+    with kernels.using("plain"), torch.no_grad():
+        expected = model.get_submodule("primary")(model.conv(images).relu()).pose
+    with kernels.using(path), torch.no_grad():
+        torch.testing.assert_close(model.forward_features(images).pose, expected, rtol=1e-4, atol=1e-5)

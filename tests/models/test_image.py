@@ -11,14 +11,14 @@ from capsnet.models.image import ImageCapsNet
 SMALL = {"width": 16, "primary_types": 2, "decoder_width": 8}
 
 
-def test_parameters_hardly_depend_on_the_size() -> None:
+def test_parameters_hardly_depend_on_image_size() -> None:
     counts = [capsnet.create_model("capsnet-image", image_size=(s, s)).num_parameters() for s in (32, 64, 128, 224)]
     assert max(counts) < 1.1 * min(counts[:3])
     assert counts[3] < 1.1 * max(counts[:3])
 
 
 @pytest.mark.parametrize(("size", "weight"), [((28, 28), 0.0005), ((56, 28), 0.00025)])
-def test_the_reconstruction_weighs_as_much_at_any_size(size: tuple[int, int], weight: float) -> None:
+def test_reconstruction_weight_is_per_784_pixels(size: tuple[int, int], weight: float) -> None:
     model = capsnet.create_model("capsnet-image", image_size=size, in_channels=1, **SMALL).eval()
     images, labels = torch.rand(2, 1, *size), torch.tensor([0, 1])
     output = model(images, labels)
@@ -29,7 +29,7 @@ def test_the_reconstruction_weighs_as_much_at_any_size(size: tuple[int, int], we
     torch.testing.assert_close(parts["reconstruction"], expected)
 
 
-def test_the_grid_and_the_trace_agree() -> None:
+def test_grid_agrees_with_trace() -> None:
     model = capsnet.create_model("capsnet-image", image_size=(48, 96), **SMALL).eval()
     output = model(torch.rand(2, 3, 48, 96), trace=True)
     assert output.trace is not None
@@ -39,14 +39,14 @@ def test_the_grid_and_the_trace_agree() -> None:
     assert model.decode(output.poses, torch.tensor([[0, 1], [1, 1]])).shape == (2, 2, 3, 48, 96)
 
 
-def test_a_large_image_works_and_blank_ones_have_finite_gradients() -> None:
+def test_large_blank_image_has_finite_gradients() -> None:
     model = capsnet.create_model("capsnet-image", image_size=(224, 224), **SMALL).train()
     images, labels = torch.zeros(2, 3, 224, 224), torch.tensor([0, 1])
     model.loss(model(images, labels), labels, images).total.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_one_view_keeps_the_colour_and_the_other_the_shape() -> None:
+def test_stem_sees_image_and_standardised_image() -> None:
     images = torch.rand(2, 3, 12, 10)
     darker = 0.2 + 0.5 * images
     raw, standard = both_views(images).chunk(2, dim=1)
@@ -56,7 +56,7 @@ def test_one_view_keeps_the_colour_and_the_other_the_shape() -> None:
     assert both_views(torch.full((1, 3, 5, 5), 0.7))[:, 3:].abs().max() < 1e-3
 
 
-def test_evaluation_does_not_depend_on_the_batch() -> None:
+def test_evaluation_does_not_depend_on_batch() -> None:
     model = capsnet.create_model("capsnet-image", image_size=(32, 32), **SMALL).train()
     images = torch.rand(6, 3, 32, 32)
     for _ in range(3):
@@ -65,12 +65,12 @@ def test_evaluation_does_not_depend_on_the_batch() -> None:
     torch.testing.assert_close(model(images).lengths[:1], model(images[:1]).lengths, rtol=0, atol=1e-6)
 
 
-def test_options_reach_the_layers() -> None:
+def test_options_reach_layers() -> None:
     options = SMALL | {"routing": "kmeans", "iterations": 2, "routing_options": {"distance": "inner"}, "squash": "exp"}
     model = capsnet.create_model("capsnet-image", decoder=False, **options).eval()
     assert isinstance(model, ImageCapsNet)
     assert model.decoder is None
-    assert model.primary.squash == "exp"
+    assert model.primary.squash.name == "exp"
     said = model.classes.routing.options()
     assert (said["iterations"], said["distance"], said["squash"]) == (2, "inner", "exp")
     assert model(torch.rand(1, 3, 64, 64)).reconstruction is None

@@ -16,7 +16,7 @@ def build(**options) -> MatrixCapsNet:
     return model
 
 
-def test_spread_loss_by_hand() -> None:
+def test_spread_loss_matches_hand_computed_value() -> None:
     activations, targets = torch.rand(5, 4), torch.tensor([0, 3, 1, 1, 2])
     expected = 0.0
     for a, t in zip(activations.tolist(), targets.tolist(), strict=True):
@@ -24,7 +24,7 @@ def test_spread_loss_by_hand() -> None:
     torch.testing.assert_close(spread_loss(activations, targets, 0.5), torch.tensor(expected))
 
 
-def test_spread_loss_holds_each_present_class_against_each_absent_one() -> None:
+def test_spread_loss_compares_each_present_class_with_each_absent_one() -> None:
     activations = torch.tensor([[0.9, 0.5, 0.3, 0.6]])
     present = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
     pairs = [0.4, 0.6, 0.1, 0.3]  # 0.9 and 0.6, each minus 0.5 and minus 0.3
@@ -34,12 +34,12 @@ def test_spread_loss_holds_each_present_class_against_each_absent_one() -> None:
         assert spread_loss(activations, nothing_to_hold_apart, 0.5) == 0
 
 
-def test_spread_loss_is_zero_beyond_the_margin_and_squared_within() -> None:
+def test_spread_loss_is_zero_beyond_margin() -> None:
     assert spread_loss(torch.tensor([[0.95, 0.04]]), torch.tensor([0]), 0.9) == 0
     torch.testing.assert_close(spread_loss(torch.tensor([[0.5, 0.5]]), torch.tensor([0]), 0.9), torch.tensor(0.81))
 
 
-def test_spread_loss_counts_examples_by_their_weights() -> None:
+def test_spread_loss_weights_examples() -> None:
     activations, targets = torch.rand(3, 4), torch.tensor([0, 3, 1])
     each = torch.stack([spread_loss(activations[b : b + 1], targets[b : b + 1], 0.9) for b in range(3)])
     weights = torch.tensor([0.0, 1.0, 2.5])
@@ -50,14 +50,14 @@ def test_spread_loss_counts_examples_by_their_weights() -> None:
     assert model.loss(output, targets % 3, images, torch.zeros(3)).total == 0
 
 
-def test_wrong_spread_losses_are_one_sentence() -> None:
+def test_wrong_spread_loss_input_is_refused() -> None:
     with pytest.raises(ValueError, match=r"activations must have shape \(B, J\), got \(3,\)"):
         spread_loss(torch.rand(3), torch.tensor([0]))
     with pytest.raises(ValueError, match="3 examples but 2 targets"):
         spread_loss(torch.rand(3, 4), torch.tensor([0, 1]))
 
 
-def test_the_margin_grows_from_0_2_to_0_9() -> None:
+def test_spread_margin_grows_from_0_2_to_0_9() -> None:
     margins = spread_margin(torch.linspace(0, 1, 101))
     torch.testing.assert_close(margins[[0, -1]], torch.tensor([0.2, 0.9]))
     assert (margins.diff() > 0).all()
@@ -76,7 +76,7 @@ def test_margin_grows_with_training_step() -> None:
     assert losses[5] == losses[4] == model.loss(output, labels, images).total.item()
 
 
-def test_the_paper_s_size() -> None:
+def test_shapes_are_the_papers() -> None:
     """The paper says 310 K for smallNORB's two 32 x 32 images and five classes."""
     model = capsnet.create_model("matrix-capsnet", image_size=(32, 32), in_channels=2, num_classes=5)
     assert model.num_parameters() == 317_194
@@ -90,7 +90,7 @@ def test_the_paper_s_size() -> None:
     }
 
 
-def test_a_primary_capsule_s_numbers_come_from_one_position() -> None:
+def test_primary_capsule_comes_from_one_position() -> None:
     model = build()
     seen = []
     model.first.register_forward_hook(lambda _, given, __: seen.append(given))
@@ -105,7 +105,7 @@ def test_a_primary_capsule_s_numbers_come_from_one_position() -> None:
 
 
 @pytest.mark.parametrize("routing", ["em", "dynamic", "uniform"])
-def test_other_routings_and_the_trace(routing: str) -> None:
+def test_model_takes_other_routings(routing: str) -> None:
     model = build(routing=routing, iterations=None)
     output = model(torch.rand(2, 1, 19, 21), trace=True)
     assert output.trace is not None
@@ -116,7 +116,7 @@ def test_other_routings_and_the_trace(routing: str) -> None:
     assert output.reconstruction is None
 
 
-def test_the_smallest_image() -> None:
+def test_smallest_image_is_17_pixels() -> None:
     assert build(image_size=(17, 17))(torch.rand(1, 1, 17, 17)).lengths.shape == (1, 3)
     with pytest.raises(ValueError, match=r"images of 16 x 40 are too small .* at least 17 x 17 are needed"):
         build(image_size=(16, 40))

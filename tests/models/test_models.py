@@ -5,46 +5,18 @@ import torch
 
 import capsnet
 from capsnet import functional as F
-from capsnet import kernels
-from capsnet.models import TextModel, describe, model_options
-
-SMALL = {
-    "capsnet": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
-    "capsnet-small": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
-    "baseline-cnn": {"channels": (4, 4, 4), "widths": (8, 8)},
-    "cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},
-    "efficient-capsnet": {"channels": (4, 4, 4, 16), "decoder_widths": (8, 9)},
-    "capsnet-image": {"image_size": (28, 28), "in_channels": 1, "width": 16, "primary_types": 2, "decoder_width": 8},
-    "matrix-capsnet": {"widths": (4, 2, 2, 2)},
-    "matrix-capsnet-small": {"widths": (4, 2, 2, 2)},
-    "text-capsnet": {"vocabulary": 30, "embedding": 8, "channels": 8},
-    "text-cnn": {"vocabulary": 30, "embedding": 8, "channels": 8},
-}
+from capsnet.models import model_options
+from tests.models.suite import build
 
 
-def build(name: str, **options) -> capsnet.Model:
-    if "vocabulary" in model_options(name) and "image_size" in options:  # a text is one row, of words
-        options |= {"image_size": (1, options["image_size"][1]), "in_channels": 1}
-    return capsnet.create_model(name, **(SMALL.get(name, {}) | options)).eval()
-
-
-def example_inputs(model: capsnet.Model, B: int) -> torch.Tensor:
-    """A batch of what the model takes: pictures, or word numbers with padding after every other text."""
-    if not isinstance(model, TextModel):
-        return torch.rand(B, model.in_channels, *model.image_size)
-    words = torch.randint(1, model.vocabulary, (B, model.image_size[1]))
-    words[1::2, words.shape[1] // 2 :] = 0
-    return words
-
-
-def test_the_papers_parameter_counts() -> None:
+def test_parameter_counts_are_the_papers() -> None:
     assert capsnet.create_model("capsnet").num_parameters() == 8_215_568
     assert capsnet.create_model("capsnet", decoder=False).num_parameters() == 6_804_224
     assert capsnet.create_model("capsnet", image_size=(36, 36)).num_parameters() == 11_361_808
     assert capsnet.create_model("baseline-cnn").num_parameters() == 35_445_522
 
 
-def test_the_papers_shapes() -> None:
+def test_shapes_are_the_papers() -> None:
     model = capsnet.create_model(
         "capsnet", image_size=(28, 28), in_channels=1, num_classes=10, routing="dynamic", iterations=3, decoder=True
     )
@@ -65,63 +37,7 @@ def test_the_papers_shapes() -> None:
     }
 
 
-@pytest.mark.parametrize("name", capsnet.list_models())
-@pytest.mark.parametrize(("B", "C", "size", "J"), [(1, 1, (28, 28), 10), (3, 3, (21, 30), 2), (2, 2, (17, 17), 1)])
-def test_every_model_answers_the_same_way(name: str, B: int, C: int, size: tuple[int, int], J: int) -> None:
-    model = build(name, in_channels=C, image_size=size, num_classes=J)
-    images = example_inputs(model, B)
-    labels = torch.arange(B) % J
-    for given in (None, labels, torch.nn.functional.one_hot(labels, J)):
-        output = model(images, given)
-        assert output.lengths.shape == (B, J)
-        assert ((output.lengths >= 0) & (output.lengths <= 1)).all()
-        if output.reconstruction is not None:
-            assert output.reconstruction.shape == images.shape
-    for targets in (labels, torch.nn.functional.one_hot(labels, J).float()):
-        total, parts = model.loss(model(images, targets), targets, images)
-        assert total.ndim == 0
-        torch.testing.assert_close(total, torch.stack(list(parts.values())).sum())
-    total.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("name", capsnet.list_models())
-def test_every_model_is_described_rebuilt_and_independent_of_its_neighbours(name: str) -> None:
-    assert len(describe(name)) > 10
-    model = build(name)
-    assert set(model.config) == {"name", *model_options(name)}
-    again = capsnet.create_model(**model.config)
-    assert [p.shape for p in again.parameters()] == [p.shape for p in model.parameters()]
-    images = example_inputs(model, 4)
-    together = model(images).lengths
-    alone = torch.cat([model(images[b : b + 1]).lengths for b in range(4)])
-    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", capsnet.list_models())
-def test_every_model_compiles(name: str) -> None:
-    model = build(name)
-    images = example_inputs(model, 2)
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(images).lengths, model(images).lengths)
-
-
-@pytest.mark.parametrize("name", capsnet.list_models())
-def test_every_model_learns_eight_images(name: str) -> None:
-    model = build(name, num_classes=2).train()
-    images, labels = example_inputs(model, 8), torch.arange(8) % 2
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    first = last = 0.0
-    for step in range(60):
-        loss = model.loss(model(images, labels), labels, images).total
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        first, last = (loss.item(), last) if step == 0 else (first, loss.item())
-    assert last < 0.7 * first
-
-
-def test_the_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> None:
+def test_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> None:
     images, labels = torch.rand(3, 1, 20, 22), torch.tensor([0, 1, 2])
     output = tiny(images, labels)
     total, parts = tiny.loss(output, labels, images)
@@ -132,7 +48,7 @@ def test_the_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> N
     torch.testing.assert_close(total, parts["margin"] + expected)
 
 
-def test_without_labels_the_longest_capsule_is_decoded_not_the_true_one(tiny: capsnet.Model) -> None:
+def test_longest_capsule_is_decoded_without_labels(tiny: capsnet.Model) -> None:
     images = torch.rand(4, 1, 20, 22)
     output = tiny(images)
     assert output.poses is not None
@@ -151,7 +67,7 @@ def test_decode_gives_one_picture_per_chosen_capsule(tiny: capsnet.Model) -> Non
     torch.testing.assert_close(both[:, 1], tiny.decode(poses, torch.tensor([2, 1])))
 
 
-def test_iterations_reach_the_routing() -> None:
+def test_iterations_reach_routing() -> None:
     one, three = build("capsnet", iterations=1), build("capsnet", iterations=3)
     three.load_state_dict(one.state_dict())
     images = torch.rand(2, 1, 28, 28)
@@ -181,12 +97,12 @@ def test_blank_images_have_finite_gradients(tiny: capsnet.Model) -> None:
         (torch.rand(2, 1, 20, 22, dtype=torch.float64), "expected images of torch.float32"),
     ],
 )
-def test_wrong_images_are_one_sentence(tiny: capsnet.Model, images: torch.Tensor, message: str) -> None:
+def test_wrong_images_are_refused(tiny: capsnet.Model, images: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tiny(images)
 
 
-def test_wrong_options_are_one_sentence() -> None:
+def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown model 'capsnett'.*'capsnet'"):
         capsnet.create_model("capsnett")
     with pytest.raises(ValueError, match=r"'iterations'"):
@@ -206,49 +122,22 @@ def test_wrong_options_are_one_sentence() -> None:
         capsnet.create_model("capsnet-small", decoder=False).decode(torch.rand(1, 10, 16), torch.tensor([0]))
 
 
-def test_labels_of_another_batch_are_refused(tiny: capsnet.Model) -> None:
+def test_labels_of_wrong_batch_size_are_refused(tiny: capsnet.Model) -> None:
     with pytest.raises(ValueError, match="4 examples but 1 labels"):
         tiny(torch.rand(4, 1, 20, 22), torch.tensor([0]))
 
 
-def test_an_empty_batch_gives_an_empty_answer(tiny: capsnet.Model) -> None:
+def test_empty_batch_gives_empty_output(tiny: capsnet.Model) -> None:
     output = tiny(torch.rand(0, 1, 20, 22))
     assert output.lengths.shape == (0, 3)
 
 
-@pytest.mark.filterwarnings("ignore:var_mean")  # torch warns of the variance of no images at all
-@pytest.mark.parametrize("name", capsnet.list_models())
-def test_every_model_answers_an_empty_batch(name: str) -> None:
-    model = build(name)
-    output, one = model(example_inputs(model, 0)), model(example_inputs(model, 1))
-    for nothing, something in zip(output[:4], one[:4], strict=True):
-        assert (nothing is None) == (something is None)
-        assert nothing is None or nothing.shape == (0, *something.shape[1:])
-
-
-@pytest.mark.parametrize("name", capsnet.list_models())
-def test_hooks_fire_on_every_part_of_every_model(name: str) -> None:
-    """Each on its own: a hook on one part must not depend on another's having sent the call down the plain path."""
-    model = build(name)
-    images = example_inputs(model, 4)
-    lists = (torch.nn.ModuleList, torch.nn.ParameterDict)  # which hold parts and are never called
-    with kernels.using("fast"), torch.no_grad():
-        for part, module in model.named_modules():
-            if isinstance(module, lists):
-                continue
-            fired = []
-            handle = module.register_forward_hook(lambda module, args, output, fired=fired: fired.append(module))
-            model(images)
-            handle.remove()
-            assert fired, f"{part} of {name}"
-
-
 @pytest.mark.parametrize("name", ["capsnet", "capsnet-image", "efficient-capsnet"])
 @pytest.mark.parametrize("squash", ["paper", "unit"])
-def test_the_routing_hears_of_presence_where_lengths_do_not_say_it(name: str, squash: str) -> None:
+def test_class_layer_gets_presence_where_lengths_do_not_say_it(name: str, squash: str) -> None:
     model, heard = build(name, squash=squash), []
     model.get_submodule("classes").register_forward_pre_hook(lambda module, args: heard.append(args))
-    output = model(example_inputs(model, 3))
+    output = model(model.example_inputs(3))
     children, act = heard[0]
     if squash == "paper":
         assert act is None
@@ -259,7 +148,7 @@ def test_the_routing_hears_of_presence_where_lengths_do_not_say_it(name: str, sq
     torch.testing.assert_close(model.get_submodule("classes")(children, act).act, output.lengths)
 
 
-def test_the_steepest_squash_trains_on_short_vectors() -> None:
+def test_steepest_squash_trains_on_short_vectors() -> None:
     """Primary capsules divided by 32, as in the authors' code: |s|^8 is far below the smallest number there is."""
     model = build("capsnet", squash="power:8", primary_scale=1 / 32).train()
     images, labels = torch.rand(4, 1, 28, 28), torch.arange(4)
@@ -273,7 +162,7 @@ def test_the_steepest_squash_trains_on_short_vectors() -> None:
 
 
 @pytest.mark.parametrize("name", capsnet.list_models())
-def test_the_hint_to_build_a_decoder_is_given_where_that_can_be_done(name: str) -> None:
+def test_decode_without_decoder_suggests_option(name: str) -> None:
     can = "decoder" in model_options(name)
     model = build(name, **({"decoder": False} if can else {}))
     with pytest.raises(ValueError, match=rf"^{name} has no decoder{': build it with decoder=True' if can else ''}$"):

@@ -25,13 +25,13 @@ def padded(words: torch.Tensor, length: int) -> torch.Tensor:
     return torch.nn.functional.pad(words, (0, length - words.shape[1]))
 
 
-def test_the_registered_ones_are_found() -> None:
+def test_text_models_are_registered() -> None:
     assert {"text-capsnet", "text-cnn"} <= set(TEXT_MODELS)
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
 @pytest.mark.parametrize("options", [{}, {"ngrams": (1,)}, {"ngrams": (5, 2)}], ids=str)
-def test_an_answer_does_not_depend_on_the_padding(name: str, options: dict) -> None:
+def test_output_does_not_depend_on_padding(name: str, options: dict) -> None:
     """Outputs and gradients, with biases that would speak up for padding if it were read."""
     model = build(name, **options).double()
     words, targets = torch.randint(1, 40, (3, 6)), torch.tensor([0, 1, 2])
@@ -47,7 +47,7 @@ def test_an_answer_does_not_depend_on_the_padding(name: str, options: dict) -> N
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
-def test_texts_of_any_length_alone_and_together(name: str) -> None:
+def test_texts_of_any_length_work_alone_and_in_batches(name: str) -> None:
     model = build(name)
     texts = [torch.randint(1, 40, (n,)) for n in (1, 2, 3, 9, 60)]
     together = model(torch.nn.utils.rnn.pad_sequence(texts, batch_first=True)).lengths
@@ -58,7 +58,7 @@ def test_texts_of_any_length_alone_and_together(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
-def test_the_order_of_words_matters(name: str) -> None:
+def test_order_of_words_matters(name: str) -> None:
     model, words = build(name), torch.tensor([[3, 4, 5, 6]])
     assert (model(words).lengths - model(words.flip(1)).lengths).abs().max() > 1e-6
 
@@ -66,7 +66,7 @@ def test_the_order_of_words_matters(name: str) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"routing": "em"}, {"routing_options": {"bias": True, "leaky": True}}], ids=str
 )
-def test_a_text_without_words_is_nothing_and_breaks_nothing(options: dict) -> None:
+def test_text_without_words_gives_zero_lengths(options: dict) -> None:
     model = build("text-capsnet", **options)
     words = torch.zeros(2, 7, dtype=torch.int64)
     words[1, :3] = torch.tensor([5, 6, 7])
@@ -80,7 +80,7 @@ def test_a_text_without_words_is_nothing_and_breaks_nothing(options: dict) -> No
     assert model.loss(model(words[:1]), torch.tensor([0]), words).total.item() == pytest.approx(0.81)
 
 
-def test_the_trace_says_which_words_went_where() -> None:
+def test_trace_has_grid_of_words() -> None:
     words = torch.tensor([[4, 5, 6, 0, 0]])
     output = build("text-capsnet", primary_types=2, iterations=2)(words, trace=True)
     assert output.trace is not None
@@ -89,7 +89,7 @@ def test_the_trace_says_which_words_went_where() -> None:
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
-def test_wrong_words_are_one_sentence(name: str) -> None:
+def test_wrong_words_are_refused(name: str) -> None:
     model = build(name)
     for wrong, message in (
         (torch.rand(2, 1, 28, 28), r"expected the word numbers of texts, shape \(B, L\), got \(2, 1, 28, 28\)"),
@@ -119,7 +119,7 @@ def learn(model: capsnet.Model, data: Sentences, steps: int) -> None:
 
 @pytest.mark.parametrize(("name", "options"), [("text-capsnet", {}), ("text-cnn", {"multi_label": True})])
 @pytest.mark.parametrize(("labels", "least"), [("single", 0.75), ("multi", 0.5)])
-def test_they_learn_topics_they_were_not_shown(name: str, options: dict, labels, least: float) -> None:
+def test_text_models_learn_topics(name: str, options: dict, labels, least: float) -> None:
     """Four topics: by chance a quarter of the single ones are right, and of the mixed ones about as many."""
     train, test = (Sentences(split, topics=4, labels=labels, count=3200) for split in ("train", "test"))
     model = build(name, vocabulary=len(train.vocabulary), num_classes=4, embedding=32, channels=32, **options)
@@ -131,7 +131,7 @@ def test_they_learn_topics_they_were_not_shown(name: str, options: dict, labels,
     assert exact_match(lengths, capsnet.functional.multi_hot(batch.targets, 4)).value > least
 
 
-def test_texts_run_through_the_house(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_texts_work_in_every_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Train, resume-able run folder, TensorBoard, evaluate by folder, other labels, predict from the file alone."""
     config = capsnet.recipes.get("text", epochs=1, limit=640, eval_limit=100, data="sentences:count=1000")
     result = capsnet.train(config, out=tmp_path / "run", device="cpu")
@@ -154,7 +154,7 @@ def test_texts_run_through_the_house(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "takes text and knows no word of 'digit.png'" in capsys.readouterr().err
 
 
-def test_texts_and_pictures_are_not_mixed_up(tmp_path: Path) -> None:
+def test_texts_and_pictures_are_not_interchangeable(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has texts, but capsnet-small takes pictures"):
         capsnet.train(capsnet.TrainConfig(model="capsnet-small", data="sentences:count=10"), out=tmp_path / "a")
     with pytest.raises(ValueError, match="has pictures, but text-cnn takes texts"):

@@ -1,18 +1,44 @@
-"""One suite for all routings: what the contract promises, as checks that take a routing and raise AssertionError.
+"""One suite for all routings: checks that take a routing and raise AssertionError.
 
-They are plain functions so that a test can hold a deliberately broken routing against them and see that they notice.
+They are plain functions, so that a routing that is registered outside the package, or a deliberately broken one, can be
+checked too:
+
+    for route in suite.variants("my-routing"):
+        for check in suite.CHECKS.values():
+            check(route)
+
+What a routing declares (``normalised``, ``decides``, ``presence_is_length`` ...) is what it is checked against.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from capsnet.routing import Edges, Routed, Routing
+from capsnet import routing
+from capsnet.functional import length
+from capsnet.layers import DenseCaps
+from capsnet.routing import Edges, Routed, Routing, undecided
 
 B, I, J, D = 3, 7, 4, 5
 EDGES = Edges(torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 4]]), 5)  # child 2 has parents at all three positions
+
+
+def variants(name: str) -> list[Routing]:
+    """A registered routing with its defaults, in its named forms, with each switch on, with one iteration, and with
+    presence apart from the pose."""
+    own = routing.get(name)
+    fields = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
+    changes = [{}, *type(own).forms.values(), *({option: True} for option, value in fields.items() if value is False)]
+    changes += [{"iterations": 1}] * own.iterates + [{"squash": "unit"}] * ("squash" in fields)
+    return [routing.get(name, **change) for change in changes]
+
+
+def decided(route: Routing) -> Routing:
+    """The routing with so many iterations that it has decided."""
+    return routing.get(route, iterations=5) if route.iterates else route
 
 
 def normal(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -22,7 +48,7 @@ def normal(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor
 def learned(
     route: Routing, children: int, parents: int, dim: int, dtype: torch.dtype = torch.float64
 ) -> dict[str, Tensor]:
-    """Whatever the routing wants a layer to learn, at values that matter."""
+    """The learned tensors of a layer, at values other than the neutral ones."""
     shapes = route.param_shapes(children, parents, dim)
     return {name: 0.3 * normal(len(name), *shape, dtype=dtype) for name, shape in shapes.items()}
 
@@ -59,8 +85,8 @@ def convolutional(route: Routing) -> None:
     assert routed.act.shape == (B, P, J)
     assert routed.trace is not None
     assert routed.trace.couplings.shape[1:] == (B, P, K, J)
-    everybody = normal(2, B, I, J, D)
-    dense, one = run(route, everybody), run(route, everybody[:, None], edges=Edges(torch.arange(I)[None], I))
+    votes = normal(2, B, I, J, D)
+    dense, one = run(route, votes), run(route, votes[:, None], edges=Edges(torch.arange(I)[None], I))
     close(one.pose[:, 0], dense.pose)
     close(one.act[:, 0], dense.act)
 
@@ -94,7 +120,7 @@ def masks(route: Routing) -> None:
 
 
 def activations(route: Routing) -> None:
-    """A child that is not there does not count, and one that is twice as present does not count the same."""
+    """An absent child does not count, and its votes get no infinite gradient; presence changes what a child counts."""
     votes = normal(0, B, I, J, D)
     act = torch.full((B, I), 0.6, dtype=torch.float64)
     changed = act.clone()
@@ -107,9 +133,9 @@ def activations(route: Routing) -> None:
     close(route(votes, gone, params=params).pose, fewer)
     loud = votes.clone()
     loud[:, -1] *= 1e4
-    heard = route(loud.requires_grad_(), gone.requires_grad_(), params=params).pose
-    close(heard, fewer)
-    heard.sum().backward()
+    pose = route(loud.requires_grad_(), gone.requires_grad_(), params=params).pose
+    close(pose, fewer)
+    pose.sum().backward()
     assert loud.grad is not None
     assert loud.grad.isfinite().all()
     assert gone.grad is not None
@@ -165,7 +191,7 @@ def tracing(route: Routing) -> None:
     close(traced.trace.votes, votes)
     before = dict(vars(route))
     run(route, votes, trace=True)
-    assert vars(route) == before, "nothing is kept on the routing"
+    assert vars(route) == before, "a routing has no state"
 
 
 def compiles(route: Routing) -> None:
@@ -189,11 +215,93 @@ def clusters() -> tuple[Tensor, Tensor]:
 
 
 def planted_share(route: Routing) -> float:
-    """How much of itself an agreeing child gives to the right parent, on average; 1 / 3 is chance."""
+    """The mean coupling of an agreeing child with its right parent; 1 / 3 is chance."""
     votes, own = clusters()
     trace = route(votes, trace=True).trace
     assert trace is not None
     return float(trace.couplings[-1, 0][torch.arange(len(own)), own].mean())
+
+
+def finds_clusters(route: Routing) -> None:
+    """Children that decide go to the parent about which they agree; without decision, or competition, they do not."""
+    share = planted_share(decided(route))
+    if route.decides and route.normalised != "children":
+        assert share >= 0.95
+    else:
+        assert share < 0.8
+
+
+def couplings(route: Routing) -> None:
+    """Couplings sum to one over what the routing declares. (Without learned tensors: a prior is zero then.)"""
+    trace = route(normal(0, B, I, J, D), trace=True).trace
+    assert trace is not None
+    sums = trace.couplings.sum(dim=2 if route.normalised == "children" else 3)
+    if route.leaky:
+        assert (sums < 1).all()
+    else:
+        close(sums, torch.ones_like(sums))
+    if route.normalised == "none":
+        tensors = learned(route, I, J, D)
+        assert tensors, "couplings that need not sum to one have a learned part"
+        changed = run(route, normal(0, B, I, J, D), trace=True).trace
+        assert changed is not None
+        assert not torch.allclose(changed.couplings.sum(dim=3), sums)
+    level = undecided(trace.couplings, trace.logits, route.normalised)
+    assert level.shape == (len(trace.couplings), B)
+    assert ((level >= 0) & (level <= 1)).all()
+    if not route.decides:
+        close(level, torch.ones_like(level))
+
+
+def presence(route: Routing) -> None:
+    """Whether the presence of a parent is the length of its pose is as declared."""
+    routed = run(route, normal(0, B, I, J, D), normal(1, B, I).sigmoid())
+    assert torch.allclose(routed.act, length(routed.pose)) == route.presence_is_length
+
+
+def declarations(route: Routing) -> None:
+    """What is said about the routing is complete and can be rebuilt."""
+    options = route.options()
+    assert type(route)(**options) == route  # type: ignore[arg-type]
+    assert hash(route) == hash(type(route)(**options))  # type: ignore[arg-type]
+    assert route.iterates == ("iterations" in options)
+    trace = route(normal(0, B, I, J, D), trace=True).trace
+    assert trace is not None
+    assert len(trace.couplings) == (options["iterations"] if route.iterates else 1)
+    assert route.name
+    assert route.sentence.endswith(".")
+    assert all("=" in text for text in route.formula)
+    assert route.iteration_name
+    for form in type(route).forms.values():
+        assert routing.get(route, **form).options().items() >= form.items()
+    assert set(route.dense_options) <= set(options)
+
+
+def training(route: Routing) -> None:
+    """A layer learns what a second layer of the same routing, with other weights, computes."""
+    layers = []
+    for seed in (0, 1):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            layers.append(DenseCaps(6, 3, 4, 5, route))
+    student, teacher = layers
+    shapes = route.param_shapes(6, 3, 5)
+    assert {key: tuple(tensor.shape) for key, tensor in student.routing_params.items()} == shapes
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight.mul_(5)  # votes of the size of the children's poses
+        u = normal(2, 16, 6, 4, dtype=torch.float32)
+        target = teacher(u).pose
+    optimizer = torch.optim.Adam(student.parameters(), lr=0.02)
+    losses = []
+    for _ in range(60):
+        loss = (student(u).pose - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+    assert all(p.isfinite().all() for p in student.parameters())
 
 
 CHECKS: Mapping[str, Callable[[Routing], None]] = {
@@ -209,5 +317,10 @@ CHECKS: Mapping[str, Callable[[Routing], None]] = {
         extremes,
         tracing,
         compiles,
+        finds_clusters,
+        couplings,
+        presence,
+        declarations,
+        training,
     )
 }

@@ -21,7 +21,7 @@ def random_votes(seed: int, *shape: int) -> torch.Tensor:
 
 
 @given(seeds, sizes, sizes, sizes, sizes, st.integers(1, 5), st.booleans(), st.booleans())
-def test_agrees_with_procedure_1(
+def test_dynamic_matches_procedure_1(
     seed: int, B: int, I: int, J: int, D: int, iterations: int, leaky: bool, bias: bool
 ) -> None:
     votes = random_votes(seed, B, I, J, D)
@@ -41,7 +41,7 @@ def test_agrees_with_procedure_1(
 
 
 @given(seeds, st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
-def test_convolutional_form_agrees_with_the_loops(seed: int, B: int, P: int, J: int, D: int, iterations: int) -> None:
+def test_convolutional_form_matches_loops(seed: int, B: int, P: int, J: int, D: int, iterations: int) -> None:
     K = 3
     edges = torch.tensor([[p, p + 1, p + 2] for p in range(P)])  # overlapping: child p + 1 has up to three positions
     votes = random_votes(seed, B, P, K, J, D)
@@ -54,7 +54,7 @@ def test_convolutional_form_agrees_with_the_loops(seed: int, B: int, P: int, J: 
 
 
 @pytest.mark.parametrize("leaky", [False, True])
-def test_one_position_that_sees_everybody_is_the_dense_form(leaky: bool) -> None:
+def test_one_position_with_all_children_equals_dense_form(leaky: bool) -> None:
     votes, act = random_votes(0, 2, 6, 3, 4), random_votes(1, 2, 6).sigmoid()
     route = routing.get("dynamic", leaky=leaky)
     dense = route(votes, act)
@@ -62,7 +62,7 @@ def test_one_position_that_sees_everybody_is_the_dense_form(leaky: bool) -> None
     torch.testing.assert_close(conv.pose[:, 0], dense.pose, rtol=1e-12, atol=1e-14)
 
 
-def test_convolutional_couplings_compete_across_positions() -> None:
+def test_convolutional_couplings_sum_to_one_across_positions() -> None:
     edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
     trace = routing.get("dynamic")(random_votes(0, 2, 2, 3, 4, 5), edges=Edges(edges, 4), trace=True).trace
     assert trace is not None
@@ -72,21 +72,21 @@ def test_convolutional_couplings_compete_across_positions() -> None:
     torch.testing.assert_close(per_child, torch.ones_like(per_child))
 
 
-def test_couplings_sum_to_one_over_parents_not_over_children() -> None:
+def test_couplings_sum_to_one_over_parents() -> None:
     trace = routing.get("dynamic", iterations=4)(random_votes(0, 3, 7, 5, 4), trace=True).trace
     assert trace is not None
     torch.testing.assert_close(trace.couplings.sum(dim=3), torch.ones(4, 3, 7, dtype=torch.float64))
     assert not torch.allclose(trace.couplings.sum(dim=2)[-1], trace.couplings.sum(dim=2)[-1].mean())
 
 
-def test_leaky_couplings_leave_a_share_to_the_orphan() -> None:
+def test_leaky_couplings_sum_to_less_than_one() -> None:
     trace = routing.get("dynamic", leaky=True)(random_votes(0, 2, 7, 5, 4), trace=True).trace
     assert trace is not None
     torch.testing.assert_close(trace.couplings[0], torch.full((2, 7, 5), 1 / 6, dtype=torch.float64))
     assert (trace.couplings.sum(dim=3) < 1).all()
 
 
-def test_iterations_are_not_ignored() -> None:
+def test_iterations_change_result() -> None:
     votes = random_votes(0, 2, 20, 5, 4)
     results = [routing.get("dynamic", iterations=r)(votes).pose for r in range(1, 5)]
     assert all(not torch.allclose(a, b) for a, b in pairwise(results))
@@ -96,7 +96,7 @@ def test_iterations_are_not_ignored() -> None:
         torch.testing.assert_close(trace.poses[r], pose)
 
 
-def test_agreeing_children_win() -> None:
+def test_agreeing_children_get_larger_couplings() -> None:
     """The children agree about parent 0 and scatter about parent 1: routing has to move them to parent 0."""
     votes = torch.randn(1, 32, 2, 4)
     votes[:, :, 0] = torch.tensor([5.0, 0, 0, 0]) + 0.05 * votes[:, :, 0]
@@ -106,7 +106,7 @@ def test_agreeing_children_win() -> None:
     assert (trace.couplings[-1, 0, :, 0] > 0.95).all()
 
 
-def test_an_example_does_not_depend_on_its_neighbours_or_on_earlier_calls() -> None:
+def test_example_is_independent_of_batch_and_earlier_calls() -> None:
     votes = torch.randn(4, 30, 5, 8)
     route = routing.get("dynamic")
     together = route(votes).pose
@@ -115,14 +115,14 @@ def test_an_example_does_not_depend_on_its_neighbours_or_on_earlier_calls() -> N
     assert torch.equal(together, route(votes).pose)
 
 
-def test_permuting_children_changes_nothing() -> None:
+def test_order_of_children_does_not_matter() -> None:
     votes = torch.randn(2, 100, 5, 8)
     order = torch.randperm(100)
     route = routing.get("dynamic")
     torch.testing.assert_close(route(votes[:, order]).pose, route(votes).pose, rtol=0, atol=1e-5)
 
 
-def test_masked_children_do_not_count() -> None:
+def test_mask_excludes_children() -> None:
     votes = random_votes(0, 2, 6, 3, 4)
     mask = torch.tensor([[True] * 4 + [False] * 2] * 2)
     spoilt = votes.clone()
@@ -133,7 +133,7 @@ def test_masked_children_do_not_count() -> None:
     assert (nobody == 0).all()
 
 
-def test_activation_weighs_a_child_s_votes() -> None:
+def test_activation_weighs_votes() -> None:
     votes = random_votes(0, 1, 4, 2, 3)
     route = routing.get("dynamic", iterations=1)
     act = torch.tensor([[1.0, 0.5, 0.0, 2.0]], dtype=torch.float64)
@@ -141,21 +141,21 @@ def test_activation_weighs_a_child_s_votes() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"leaky": True}, {"bias": True}, {"iterations": 1}])
-def test_gradcheck(options: dict) -> None:
+def test_gradients_pass_gradcheck(options: dict) -> None:
     votes = random_votes(0, 2, 4, 3, 2).requires_grad_()
     params = {"bias": random_votes(1, 3, 2).requires_grad_()} if "bias" in options else {}
     route = routing.get("dynamic", **options)
     assert torch.autograd.gradcheck(lambda v: route(v, params=params).pose, votes)
 
 
-def test_gradcheck_convolutional() -> None:
+def test_convolutional_gradients_pass_gradcheck() -> None:
     edges = torch.tensor([[0, 1], [1, 2]])
     votes = random_votes(0, 2, 2, 2, 3, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda v: routing.get("dynamic")(v, edges=Edges(edges, 3)).pose, votes)
 
 
-def test_gradient_modes() -> None:
-    """`last` has the same value, and the gradient of a weighted sum whose couplings are constants."""
+def test_gradient_last_treats_couplings_as_constants() -> None:
+    """``last`` has the same value, and the gradient of a weighted sum whose couplings are constants."""
     votes = random_votes(0, 2, 6, 3, 4).requires_grad_()
     everything, last = routing.get("dynamic"), routing.get("dynamic", gradient="last")
     torch.testing.assert_close(everything(votes).pose, last(votes).pose)
@@ -186,18 +186,18 @@ def test_huge_and_tiny_votes_stay_finite(scale: float) -> None:
     assert votes.grad.isfinite().all()
 
 
-def test_bfloat16_is_finite() -> None:
+def test_bfloat16_stays_finite() -> None:
     assert routing.get("dynamic")(torch.randn(2, 50, 3, 4).bfloat16()).pose.isfinite().all()
 
 
-def test_compiles_without_breaks() -> None:
+def test_dynamic_compiles_as_one_graph() -> None:
     route = routing.get("dynamic")
     votes = torch.randn(2, 7, 3, 4)
     compiled = torch.compile(lambda v: route(v).pose, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(votes), route(votes).pose)
 
 
-def test_the_trace_is_returned_only_on_request_and_nothing_is_kept() -> None:
+def test_trace_is_returned_on_request_only() -> None:
     route = routing.get("dynamic")
     before = dict(vars(route))
     assert route(torch.randn(1, 2, 3, 4)).trace is None

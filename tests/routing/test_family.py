@@ -32,7 +32,9 @@ def example(seed: int, I: int, J: int, D: int) -> tuple[torch.Tensor, torch.Tens
 @given(
     seeds, sizes, sizes, sizes, st.integers(1, 4), st.sampled_from(["euclidean", "inner"]), st.sampled_from([0.5, 2.0])
 )
-def test_kmeans(seed: int, I: int, J: int, D: int, iterations: int, distance: str, temperature: float) -> None:
+def test_kmeans_matches_loops(
+    seed: int, I: int, J: int, D: int, iterations: int, distance: str, temperature: float
+) -> None:
     votes, act = example(seed, I, J, D)
     route = routing.get("kmeans", iterations=iterations, distance=distance, temperature=temperature)
     result = route(votes, act, trace=True)
@@ -43,7 +45,7 @@ def test_kmeans(seed: int, I: int, J: int, D: int, iterations: int, distance: st
 
 
 @given(seeds, st.integers(2, 12), sizes, sizes, st.sampled_from([0.2, 1.0, 5.0]))
-def test_euclidean_kmeans_lowers_its_objective_at_every_iteration(
+def test_euclidean_kmeans_lowers_objective_at_every_iteration(
     seed: int, I: int, J: int, D: int, temperature: float
 ) -> None:
     votes = 3 * normal(seed, 1, I, J, D)
@@ -55,7 +57,7 @@ def test_euclidean_kmeans_lowers_its_objective_at_every_iteration(
     assert all(after <= before + 1e-9 * (1 + abs(before)) for before, after in pairwise(values))
 
 
-def test_a_cold_kmeans_is_the_ordinary_one() -> None:
+def test_cold_kmeans_has_hard_couplings() -> None:
     votes, _ = example(0, 30, 3, 2)
     trace = routing.get("kmeans", iterations=3, temperature=1e-6)(votes, trace=True).trace
     assert trace is not None
@@ -63,7 +65,7 @@ def test_a_cold_kmeans_is_the_ordinary_one() -> None:
 
 
 @given(seeds, st.integers(2, 5), sizes, sizes, st.integers(1, 4))
-def test_em_is_matrix_capsules_procedure(seed: int, I: int, J: int, D: int, iterations: int) -> None:
+def test_em_matches_matrix_capsules_procedure(seed: int, I: int, J: int, D: int, iterations: int) -> None:
     votes, act = example(seed, I, J, D)
     params = {"use_cost": normal(seed + 2, J), "act_cost": normal(seed + 3, J)}
     route = routing.get("em", iterations=iterations, inverse_temperature=0.5, min_variance=0.01)
@@ -83,7 +85,7 @@ def test_em_is_matrix_capsules_procedure(seed: int, I: int, J: int, D: int, iter
 
 
 @given(seeds, st.integers(2, 6), sizes, st.integers(1, 3), st.integers(1, 4))
-def test_em_with_full_covariance(seed: int, I: int, J: int, D: int, iterations: int) -> None:
+def test_em_with_full_covariance_matches_loops(seed: int, I: int, J: int, D: int, iterations: int) -> None:
     votes, act = example(seed, I, J, D)
     result = routing.get("em", covariance="full", iterations=iterations, min_variance=0.05)(votes, act, trace=True)
     means, mixing, posteriors, _ = mixtures.em_full(votes[0].tolist(), act[0].tolist(), iterations, 0.05)
@@ -94,7 +96,7 @@ def test_em_with_full_covariance(seed: int, I: int, J: int, D: int, iterations: 
 
 
 @given(seeds, st.integers(6, 25), st.integers(2, 4), st.integers(1, 3), st.sampled_from([1e-9, 0.1]))
-def test_the_mixture_s_log_likelihood_never_decreases(seed: int, I: int, J: int, D: int, blur: float) -> None:
+def test_mixture_log_likelihood_never_decreases(seed: int, I: int, J: int, D: int, blur: float) -> None:
     """In float64. With next to no blur it is the plain likelihood of the votes."""
     votes = 2 * normal(seed, 1, I, J, D)
     route = routing.get("em", covariance="full", iterations=10, min_variance=blur)
@@ -106,7 +108,7 @@ def test_the_mixture_s_log_likelihood_never_decreases(seed: int, I: int, J: int,
     assert all(after >= before - 1e-8 * (1 + abs(before)) for before, after in pairwise(values))
 
 
-def test_em_s_child_activation_does_not_cancel() -> None:
+def test_em_child_activation_does_not_cancel() -> None:
     """A parent's mean follows the present children; scaling *all* activations changes how active the parents are."""
     votes = normal(0, 1, 6, 2, 3)
     some = torch.tensor([[1.0, 1, 1, 0.01, 0.01, 0.01]], dtype=torch.float64)
@@ -116,7 +118,7 @@ def test_em_s_child_activation_does_not_cancel() -> None:
     assert not torch.allclose(route(votes, some).act, route(votes, 0.5 * some).act)
 
 
-def test_em_s_posterior_is_normalised_over_all_positions() -> None:
+def test_em_posterior_is_normalised_over_all_positions() -> None:
     edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
     for covariance in ("diagonal", "full"):
         trace = routing.get("em", covariance=covariance)(
@@ -130,7 +132,7 @@ def test_em_s_posterior_is_normalised_over_all_positions() -> None:
 
 
 @given(seeds, sizes, sizes, sizes)
-def test_self_attention(seed: int, I: int, J: int, D: int) -> None:
+def test_self_attention_matches_loops(seed: int, I: int, J: int, D: int) -> None:
     votes, act = example(seed, I, J, D)
     prior = normal(seed + 2, I, J)
     result = routing.get("self-attention")(votes, act, params={"prior": prior}, trace=True)
@@ -141,7 +143,7 @@ def test_self_attention(seed: int, I: int, J: int, D: int) -> None:
 
 
 @given(seeds, sizes, sizes, sizes, st.integers(1, 4))
-def test_attention_uniform_and_the_fixed_point(seed: int, I: int, J: int, D: int, iterations: int) -> None:
+def test_attention_uniform_and_fixed_point_match_loops(seed: int, I: int, J: int, D: int, iterations: int) -> None:
     votes, act = example(seed, I, J, D)
     lists = votes[0].tolist(), act[0].tolist()
     result = routing.get("attention", iterations=iterations)(votes, act, trace=True)
@@ -154,14 +156,14 @@ def test_attention_uniform_and_the_fixed_point(seed: int, I: int, J: int, D: int
     close(fixed.pose[0], onepass.fixed_point(*lists, iterations))
 
 
-def test_uniform_is_dynamic_routing_with_one_iteration() -> None:
+def test_uniform_equals_dynamic_with_one_iteration() -> None:
     votes = normal(0, 2, 6, 3, 4)
     torch.testing.assert_close(
         routing.get("uniform")(votes).pose, routing.get("dynamic", iterations=1)(votes).pose, rtol=1e-12, atol=1e-14
     )
 
 
-def test_the_fixed_point_is_one() -> None:
+def test_fixed_point_converges() -> None:
     """Set to the agreement, the logits converge; added to, they grow without end."""
     votes = 0.5 * normal(0, 1, 10, 3, 4)
     many, more = (routing.get("dynamic", update="set", iterations=r)(votes).pose for r in (60, 61))
@@ -186,14 +188,14 @@ def test_the_fixed_point_is_one() -> None:
         ("uniform", {"iterations": 3}, "unknown option of uniform routing 'iterations'"),
     ],
 )
-def test_bad_options_are_one_sentence(name: str, options: dict, message: str) -> None:
+def test_bad_options_are_refused(name: str, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         routing.get(name, **options)
 
 
 @pytest.mark.parametrize("spread", [0.02, 1.0, 100.0])
 @pytest.mark.parametrize("away", [0.0, 50.0])
-def test_em_multiplied_out_is_exact_enough_in_single_precision(spread: float, away: float) -> None:
+def test_em_is_accurate_in_single_precision(spread: float, away: float) -> None:
     """Squares that are subtracted lose digits: as much as a variance may lose, not as much as a mean."""
     votes = spread * torch.randn(4, 40, 3, 8, dtype=torch.float64) + away
     act = torch.rand(4, 40, dtype=torch.float64)
@@ -207,7 +209,7 @@ def test_em_multiplied_out_is_exact_enough_in_single_precision(spread: float, aw
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_em_is_not_taken_back_to_halves_by_autocast(covariance: str) -> None:
+def test_em_ignores_autocast(covariance: str) -> None:
     """Variances are differences of nearly equal numbers: of products that autocast makes in halves nothing is left."""
     route = routing.get("em", covariance=covariance)
     votes, act = normal(0, 2, 20, 3, 4, dtype=torch.float32), normal(1, 2, 20, dtype=torch.float32).sigmoid()

@@ -11,12 +11,12 @@ from capsnet.layers import DenseCaps, SharedCaps
 from capsnet.routing import Edges, _registry
 
 
-def test_unknown_name_lists_the_known_ones() -> None:
+def test_unknown_name_lists_known_ones() -> None:
     with pytest.raises(ValueError, match=r"unknown routing 'dinamic'.*'dynamic'.*Known: .*dynamic"):
         routing.get("dinamic")
 
 
-def test_unknown_option_suggests_the_right_one() -> None:
+def test_unknown_option_suggests_known_one() -> None:
     with pytest.raises(ValueError, match="'iterations'"):
         routing.get("dynamic", iteration=3)
 
@@ -33,13 +33,13 @@ def test_gradient_mode_is_checked() -> None:
 
 
 @pytest.mark.parametrize("name", routing.list_routings())
-def test_every_routing_rebuilds_from_its_options_and_describes_itself(name: str) -> None:
+def test_routing_rebuilds_from_options_and_has_description(name: str) -> None:
     route = routing.get(name)
     assert routing.get(name, **route.options()) == route
     assert len(routing.describe(name)) > 5
 
 
-def test_a_new_routing_is_one_class_and_one_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_routing_is_one_class_and_one_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_registry, "_ROUTINGS", dict(_registry._ROUTINGS))
 
     @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def test_a_new_routing_is_one_class_and_one_registration(monkeypatch: pytest.Mon
             pass
 
 
-def test_a_routing_object_needs_no_registration() -> None:
+def test_routing_object_needs_no_registration() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Scaled(routing.Routing):
         """The mean of all votes, scaled."""
@@ -100,12 +100,12 @@ def test_a_routing_object_needs_no_registration() -> None:
         (torch.rand(2, 3, 4, 5, 6), {"edges": torch.zeros(3, 4, dtype=torch.long)}, r"Edges\(index, children\)"),
     ],
 )
-def test_wrong_shapes_are_one_sentence(votes: torch.Tensor, extra: dict, message: str) -> None:
+def test_wrong_shapes_are_refused(votes: torch.Tensor, extra: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         routing.get("dynamic")(votes, **extra)
 
 
-def test_unknown_learned_tensors_are_named() -> None:
+def test_unknown_learned_tensors_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown learned tensor of dynamic routing 'bais'"):
         routing.get("dynamic", bias=True)(torch.rand(2, 3, 4, 5), params={"bais": torch.zeros(4, 5)})
     with pytest.raises(ValueError, match="unknown option of dynamic routing 'foo'"):

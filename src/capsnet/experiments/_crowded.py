@@ -56,7 +56,7 @@ def route(model: CapsNet, shapes: Shapes, index: NDArray) -> Routed:
             output = model(chunk.to(device), trace=True)
             assert output.trace is not None
             couplings.append(output.trace.couplings.cpu())
-            children, act = model.primary(chunk.to(device), after=model.conv, presence=True)
+            children, act = model.forward_features(chunk.to(device))
             presence.append((children.norm(dim=-1) if act is None else act).cpu())
             lengths.append(output.lengths.cpu())
     rows, columns = centres(model.grid, model.conv.kernel_size[0])

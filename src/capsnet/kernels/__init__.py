@@ -1,7 +1,7 @@
 """Fast paths for CPUs: convolution by transforms, a stem without transpositions, routing without votes.
 
-Each returns what its slow twin returns, within rounding, and each decides by itself (`cost.py`) whether it is the
-right tool for a call. `using("plain")` turns all of them off, `using("fast")` on; so does the environment variable
+Each returns what its slow twin returns, within rounding, and each decides by itself (``cost.py``) whether it is the
+right tool for a call. ``using("plain")`` turns all of them off, ``using("fast")`` on; so does the environment variable
 CAPSNET_KERNELS.
 """
 

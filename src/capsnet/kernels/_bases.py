@@ -70,7 +70,7 @@ def choose_points(n: int, double: bool) -> Points:
 
 
 def _powers(points: Points, length: int) -> np.ndarray:
-    """Evaluation of a polynomial of `length` coefficients: row f holds z_f ** (0 ... length-1)."""
+    """Evaluation of a polynomial of ``length`` coefficients: row f holds z_f ** (0 ... length-1)."""
     z = np.array([*points.real, *points.pairs], dtype=np.complex128)
     return z[:, None] ** np.arange(length)[None, :]
 
@@ -98,7 +98,7 @@ def _balanced(points: Points, outputs: int, taps: int) -> tuple[np.ndarray, np.n
 def _second_stage(axis: np.ndarray, real: int, gauss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The products' rows for a real and for a complex value of the first axis, given the matrix of the second axis.
 
-    A real first value leaves `length` numbers per tile, a complex one twice as many: its real, then its imaginary
+    A real first value leaves ``length`` numbers per tile, a complex one twice as many: its real, then its imaginary
     parts.
     """
     zero = np.zeros_like(axis[0].real)
@@ -155,7 +155,7 @@ class Transform:
         return blocks
 
     def forward(self, positions: Tensor, spectrum: Tensor, half: Tensor) -> None:
-        """positions (height*width, N), contiguous -> spectrum (products, N), rows may be apart. `half` (n1*width, N):
+        """positions (height*width, N), contiguous -> spectrum (products, N), rows may be apart. ``half`` (n1*width, N):
         scratch."""
         height, _ = self.shape
         torch.mm(self.first, positions.view(height, -1), out=half.view(len(self.first), -1))
@@ -184,7 +184,7 @@ class Bases:
 
 @lru_cache(maxsize=64)
 def bases(outputs: tuple[int, int], taps: tuple[int, int], dtype: torch.dtype) -> Bases:
-    """The bases for tiles of `outputs` from kernels of `taps`, both (height, width)."""
+    """The bases for tiles of ``outputs`` from kernels of ``taps``, both (height, width)."""
     double = dtype == torch.float64
     points = [choose_points(m + k - 1, double) for m, k in zip(outputs, taps, strict=True)]
     axes = [_balanced(p, m, k) for p, m, k in zip(points, outputs, taps, strict=True)]

@@ -2,8 +2,9 @@
 
 Fresh memory is not free: the system hands out large blocks page by page, zeroed, which takes as long as computing what
 goes into them (69 MB of spectrum: 57 ms to compute, 37 ms more into a new block, one core). A layer that is called a
-thousand times with one batch size therefore keeps its blocks. What is inside is scratch: nothing here is ever the only
-copy of anything, whoever finds a block overwritten recomputes it, and dropping all of it at any time is safe.
+thousand times with one batch size therefore keeps its blocks. The content is scratch: no block
+is ever the only copy of anything, a caller that finds a block overwritten recomputes it, and all of it may be dropped at
+any time.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _APART = 257  # weights from one sample to the next; a prime number, so that no 
 class Memory:
     """Named blocks, each remembering what was last put into it. Not a tensor, not in the state_dict, copied as empty.
 
-    `block("input", shape, dtype)` lends a tensor over the block of that name, grown if need be, and forgets its
-    content. `remember("input", key)` names the content, `holds("input", key)` asks for it.
+    ``block("input", shape, dtype)`` lends a tensor over the block of that name, grown if need be, and forgets its
+    content. ``remember("input", key)`` names the content, ``holds("input", key)`` asks for it.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class Memory:
         return self._view(name, shape, dtype)
 
     def content(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """The block as it is. Ask `holds` first."""
+        """The block as it is. Ask ``holds`` first."""
         return self._view(name, shape, dtype)
 
     def _view(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -51,7 +52,7 @@ class Memory:
         return flat[:size].view(shape)
 
     def put(self, name: str, value: Tensor, key: Hashable) -> None:
-        """Keep a tensor that somebody else made."""
+        """Keep a tensor that the caller made."""
         self._blocks[name], self._contents[name] = value, key
 
     def get(self, name: str) -> Tensor:
@@ -92,10 +93,10 @@ def fingerprint(weight: Tensor, *, sampled: bool = False) -> Hashable:
     """A key that changes whenever the weight does: for spectra that are kept from call to call.
 
     The version counter sees every in-place operation (optimisers, load_state_dict, copy_), the address a replaced
-    tensor. Neither sees `weight.data[3] = 0`, which is why the values take part: each row (filter, child) as its
+    tensor. Neither sees ``weight.data[3] = 0``, which is why the values take part: each row (filter, child) as its
     product with one fixed random vector, which no edit leaves as it was unless it is lost in rounding. That reads the
-    whole weight; `sampled`, for calls which are hardly longer than that, looks at every 257th value, and may miss an
-    edit of single weights through `.data`. None (= do not keep) in inference mode's own tensors, which count no
+    whole weight; ``sampled``, for calls which are hardly longer than that, looks at every 257th value, and may miss an
+    edit of single weights through ``.data``. None (= do not keep) in inference mode's own tensors, which count no
     versions.
     """
     if weight.is_inference():

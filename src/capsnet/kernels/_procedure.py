@@ -1,4 +1,4 @@
-"""Procedure 1 of the paper and its derivative, written over whatever can contract votes.
+"""Procedure 1 of the paper and its derivative, as contractions of the votes. The slow twin is routing/dynamic.py.
 
 Routing never needs the votes themselves, only two contractions of them, with couplings and with parents:
 
@@ -9,8 +9,7 @@ but contracted anew. In the first iteration all couplings are equal. Every gradi
 
     d votes_ij = sum_m a_m,ij x_m,j        m: (coupling, ds) and (d logits, V) of each iteration
 
-so backward, by hand, consists of the same contractions. Kept from the forward pass: the couplings of iterations 2 ...
-r and the tiny s_j.
+so the backward pass consists of the same contractions. It needs the couplings of iterations 2 to r and the s_j.
 
 Layouts: parent, batch, child. The long axis of children is last, so that every element-wise step is contiguous.
 """
@@ -19,17 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
+from capsnet.functional import squash
+
+Plain: TypeAlias = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]  # votes (B, I, J, D), bias, act -> pose
+
 
 @dataclass(frozen=True)
 class Options:
+    """Hyper-parameters as those of ``routing.Dynamic``; ``plain`` is its slow twin, for derivatives of derivatives."""
+
     iterations: int = 3
     gradient: Literal["all", "last"] = "all"
     leaky: bool = False
+    plain: Plain | None = None
 
 
 class Votes(Protocol):
@@ -37,16 +43,16 @@ class Votes(Protocol):
 
     parents: int
 
-    def mean(self, share: float) -> Tensor:
-        """sum(a) with all of a equal to `share`."""
+    def mean(self, factor: float) -> Tensor:
+        """sum(a) with all of a equal to ``factor``."""
         ...
 
     def sum(self, a: Tensor) -> Tensor: ...
 
     def dot(self, x: Tensor) -> Tensor: ...
 
-    def add_mean(self, share: float, x: Tensor) -> None:
-        """d votes += share x."""
+    def add_mean(self, factor: float, x: Tensor) -> None:
+        """d votes += factor x."""
         ...
 
     def sum_add(self, a: Tensor, x: Tensor) -> Tensor:
@@ -66,11 +72,6 @@ class Kept:
     couplings: list[Tensor] = field(default_factory=list)
 
 
-def squash(s: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    return s * (norm / (1 + norm * norm))
-
-
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
     """squash(s) = s f(n), f = n / (1 + n^2): ds = f dv + s (s . dv) f'(n) / n, which tends to 0 with n."""
     norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
@@ -80,7 +81,7 @@ def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
 
 
 def _couple(logits: Tensor, leaky: bool) -> Tensor:
-    """Softmax over the parents, the first axis; leaky: beside an orphan parent of logit zero, whose share is
+    """Softmax over the parents, the first axis; leaky: beside an orphan parent of logit zero, whose factor is
     dropped."""
     if not leaky:
         return logits.softmax(dim=0)
@@ -89,8 +90,8 @@ def _couple(logits: Tensor, leaky: bool) -> Tensor:
 
 def forward(votes: Votes, bias: Tensor | None, act: Tensor | None, options: Options) -> tuple[Tensor, Kept]:
     """pose (J, B, D). bias (J, D) is added to every s; act (B, I) weighs each child's contribution to it."""
-    share, kept = 1 / (votes.parents + options.leaky), Kept()
-    s = votes.mean(share) if act is None else votes.sum((act * share).expand(votes.parents, -1, -1))
+    factor, kept = 1 / (votes.parents + options.leaky), Kept()
+    s = votes.mean(factor) if act is None else votes.sum((act * factor).expand(votes.parents, -1, -1))
     pose, total = s, None
     for iteration in range(options.iterations):
         if total is not None:
@@ -130,37 +131,23 @@ def backward(
             earlier += d_total
         d_pose = d_poses[t - 1]
     ds = squash_backward(kept.sums[0], d_pose)
-    share = 1 / (votes.parents + options.leaky)
+    factor = 1 / (votes.parents + options.leaky)
     if d_act is None or act is None:
-        votes.add_mean(share, ds)
+        votes.add_mean(factor, ds)
     else:
-        d_act += votes.dot_add((act * share).expand(votes.parents, -1, -1), ds).sum(0).mul_(share)
+        d_act += votes.dot_add((act * factor).expand(votes.parents, -1, -1), ds).sum(0).mul_(factor)
     return d_bias + ds.sum(1), d_act
 
 
-def plain(votes: Tensor, bias: Tensor | None, act: Tensor | None, options: Options) -> Tensor:
-    """The slow twin on votes (B, I, J, D) -> (B, J, D): every step an operator that autograd knows."""
-    logits = votes.new_zeros(votes.shape[:3]).permute(2, 0, 1)  # (J, B, I)
-    pose = votes.new_zeros(())
-    for iteration in range(options.iterations):
-        last = iteration == options.iterations - 1
-        seen = votes if last or options.gradient == "all" else votes.detach()
-        coupling = _couple(logits, options.leaky)
-        s = torch.einsum("jbi,bijd->bjd", coupling if act is None else coupling * act, seen)
-        pose = squash(s if bias is None else s + bias)
-        if not last:
-            agreement = torch.einsum("bijd,bjd->jbi", seen, pose)
-            logits = logits + (agreement if options.gradient == "all" else agreement.detach())
-    return pose
-
-
 def differentiable(
-    function: Callable[..., Tensor],
+    function: Callable[..., Tensor] | None,
     arguments: tuple[Tensor | None, ...],
     needed: tuple[bool, ...],
     gradient: Tensor,
 ) -> list[Tensor | None]:
     """The arguments' gradients with a graph of their own, through a slow twin: for derivatives of derivatives."""
+    if function is None:
+        raise ValueError("derivatives of derivatives need the plain form of the procedure")
     wanted = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
-    found = iter(torch.autograd.grad(function(*arguments), wanted, gradient, create_graph=True))
-    return [next(found) if need else None for need in needed]
+    gradients = iter(torch.autograd.grad(function(*arguments), wanted, gradient, create_graph=True))
+    return [next(gradients) if need else None for need in needed]

@@ -32,7 +32,7 @@ Take = Callable[[int, Run, Tensor], None]
 
 @dataclass(frozen=True)
 class Spectral:
-    """One convolution of one shape: C -> O channels, cut as `plan` says, computing in `memory`."""
+    """One convolution of one shape: C -> O channels, cut by ``plan``, computing in ``memory``."""
 
     plan: Plan
     channels: int
@@ -61,7 +61,7 @@ class Spectral:
         return [(start, min(start + step, batch)) for start in range(0, batch, step)]
 
     def input_spectrum(self, batch: int, fill: Fill) -> Tensor:
-        """(F, M, K). `fill` is asked for the images run by run."""
+        """(F, M, K). ``fill`` is asked for the images run by run."""
         spectrum = self.memory.block("input", self._input_block(batch), self.dtype)[_TURN:]
         flat, width, transform = spectrum.flatten(1), self.plan.tiles * self.depth, self.bases.input
 
@@ -78,7 +78,7 @@ class Spectral:
         return self.memory.content("input", self._input_block(batch), self.dtype)[_TURN:]
 
     def input_gradient(self, gradient: Tensor, take: Take) -> None:
-        """The adjoint: hands the gradient of the pieces to `take`, run by run."""
+        """The adjoint: hands the gradient of the pieces to ``take``, run by run."""
         flat, width, transform = gradient.flatten(1), self.plan.tiles * self.depth, self.bases.input
 
         def work(slot: int, run: Run) -> None:
@@ -145,8 +145,8 @@ class Spectral:
         transform, rows = self.bases.output, inputs.shape[1]
         spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.dtype)
 
-        def work(_: int, share: slice) -> None:
-            torch.bmm(inputs[share], weights[share], out=spectrum[share])
+        def work(_: int, part: slice) -> None:
+            torch.bmm(inputs[part], weights[part], out=spectrum[part])
 
         each(_ranges(len(inputs)), work)
         result = torch.empty((self.plan.outputs, rows, self.outputs), dtype=self.dtype)
@@ -168,15 +168,15 @@ class Spectral:
         """(gradient of the input spectrum, or None without weights; of the weight spectrum, or None without inputs).
 
         Both overwrite what they are computed from, a few products at a time: the weight's gradient takes the weight's
-        own place, the input's gradient follows `_TURN` products behind in the input's block. This saves two blocks as
-        large as those that are there, and the time it takes the system to provide them.
+        own place, the input's gradient follows ``_TURN`` products behind in the input's block. This saves two more
+        blocks of the same size, and the time it takes the system to provide them.
         """
         count, rows = gradient.shape[:2]
         ranges = _ranges(count)
         d_inputs = d_weights = spare = None
         if weights is not None:
             d_inputs = self.memory.block("input", (count + _TURN, rows, self.depth), self.dtype)
-            # A thread's first turn would overwrite inputs that the thread before it still needs, so it waits here.
+            # A thread's first turn would overwrite inputs that the thread before it still needs, so its result is kept here.
             spare = self.memory.block("spare", (len(ranges), _TURN, rows, self.depth), self.dtype)
         if inputs is not None:
             self.memory.forget("weight")
@@ -184,12 +184,12 @@ class Spectral:
             if d_weights is None:
                 d_weights = self.memory.block("weight", (count, self.depth, self.outputs), self.dtype)
 
-        def work(_: int, share: slice) -> None:
-            for start in range(share.start, share.stop, _TURN):
-                turn = slice(start, min(start + _TURN, share.stop))
+        def work(_: int, part: slice) -> None:
+            for start in range(part.start, part.stop, _TURN):
+                turn = slice(start, min(start + _TURN, part.stop))
                 if weights is not None and d_inputs is not None and spare is not None:
-                    waits = start == share.start > 0
-                    out = spare[ranges.index(share), : turn.stop - start] if waits else d_inputs[turn]
+                    waits = start == part.start > 0
+                    out = spare[ranges.index(part), : turn.stop - start] if waits else d_inputs[turn]
                     torch.bmm(gradient[turn], weights[turn].transpose(1, 2), out=out)
                 if inputs is not None and d_weights is not None:
                     torch.bmm(inputs[turn].transpose(1, 2), gradient[turn], out=d_weights[turn])
@@ -197,8 +197,8 @@ class Spectral:
         each(ranges, work)
         if d_inputs is None or spare is None:
             return None, d_weights
-        for share, waiting in zip(ranges[1:], spare[1:], strict=True):
-            turn = slice(share.start, min(share.start + _TURN, share.stop))
+        for part, waiting in zip(ranges[1:], spare[1:], strict=True):
+            turn = slice(part.start, min(part.start + _TURN, part.stop))
             d_inputs[turn] = waiting[: turn.stop - turn.start]
         return d_inputs[:count], d_weights
 

@@ -22,7 +22,7 @@ LARGEST = 18  # inputs per tile axis: beyond it the transforms outgrow what the 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the cut: `tiles` tiles of `outputs` outputs, `taps` taps per phase."""
+    """One axis of the cut: ``tiles`` tiles of ``outputs`` outputs, ``taps`` taps per phase."""
 
     size: int
     kernel: int
@@ -48,7 +48,7 @@ class Axis:
 
     @property
     def span(self) -> int:
-        """Input rows that all tiles together look at, padding included; more or less than there are."""
+        """Input rows that all tiles together look at, padding included; more or less than the input has."""
         return self.stride * ((self.tiles - 1) * self.outputs + self.inputs)
 
 
@@ -105,7 +105,7 @@ class Plan:
         return padded.as_strided(size, steps, padded.storage_offset())
 
     def scatter(self, tiles: Tensor, padded: Tensor) -> None:
-        """The adjoint of reading `windows`: add (n1, n2, B, tiles, tiles, s, s, C) pieces into zeroed padded maps."""
+        """The adjoint of reading ``windows``: add (n1, n2, B, tiles, tiles, s, s, C) pieces into zeroed padded maps."""
         target = self.windows(padded)
         if self.tiles == 1:
             target.copy_(tiles)
@@ -115,7 +115,7 @@ class Plan:
                 target[:, :, :, i, j] += tiles[:, :, :, i, j]
 
     def unpad(self, padded: Tensor, size: tuple[int, ...]) -> Tensor:
-        """The adjoint of `pad`: the (..., H, W) part that came from the maps; zeros where no tile looked."""
+        """The adjoint of ``pad``: the (..., H, W) part that came from the maps; zeros where no tile looked."""
         edges = []
         for axis in (self.columns, self.rows):
             edges += [-axis.padding, axis.padding + axis.size - axis.span]
@@ -136,8 +136,8 @@ class Plan:
     def assemble(self, tiles: Tensor, batch: int) -> Tensor:
         """Outputs (m1*m2, B*tiles, O) as maps (B, O, H, W): in the same memory if there is one tile, else a copy.
 
-        `.data`, because autograd forbids in-place operations on what is known as a view and was made without it; the
-        tiles are nobody's after this.
+        ``.data``, because autograd forbids in-place operations on what is known as a view and was made without it; the
+        tiles are not used after this.
         """
         r, c = self.rows, self.columns
         parts = tiles.view(r.outputs, c.outputs, batch, r.tiles, c.tiles, -1)
@@ -147,7 +147,7 @@ class Plan:
         return maps[:, :, : r.total, : c.total].data
 
     def disassemble(self, maps: Tensor, out: Tensor) -> None:
-        """The adjoint of `assemble`: maps (B, O, H, W) into out (m1*m2, B*tiles, O)."""
+        """The adjoint of ``assemble``: maps (B, O, H, W) into out (m1*m2, B*tiles, O)."""
         r, c = self.rows, self.columns
         if self.tiles > 1:
             maps = F.pad(maps, (0, c.tiles * c.outputs - c.total, 0, r.tiles * r.outputs - r.total))
@@ -176,5 +176,5 @@ def candidates(
 
 
 def chunk_length(rows: int, width: int, element_size: int, budget: int = 3 << 20) -> int:
-    """How many columns of `width` numbers to take at once so that `rows` of them stay in the cache between stages."""
+    """How many columns of ``width`` numbers to take at once so that ``rows`` of them stay in the cache."""
     return max(1, budget // (rows * width * element_size))

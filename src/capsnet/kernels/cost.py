@@ -1,10 +1,10 @@
 """Which convolution to use: the one place that decides, on grounds that a person can read and override.
 
-The estimate counts multiply-adds of large matrix products, the cheapest work there is, and charges everything else in
-the same coin. The prices were fitted to measurements on two Zen 4 cores (`python -m benchmarks.prices` compares
+The estimate counts multiply-adds of large matrix products, the cheapest operation, and expresses everything else in
+the same unit. The prices were fitted to measurements on two Zen 4 cores (``python -m benchmarks.prices`` compares
 prediction and measurement); another machine differs, which is what the margin of 1.5 is for.
 
-Override with `using("plain")` / `using("fast")` around a piece of code, or the environment variable CAPSNET_KERNELS.
+Override with ``using("plain")`` or ``using("fast")`` around code, or with the environment variable CAPSNET_KERNELS.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _path: ContextVar[Path | None] = ContextVar("capsnet_kernels", default=None)
 
 
 def current_path() -> Path:
-    """The path in force: the innermost `using`, else the environment's, else "auto"; always "plain" while compiling."""
+    """The current path: the innermost ``using``, else the environment's, else "auto"; "plain" while compiling."""
     if torch.compiler.is_compiling():
-        return "plain"  # whoever compiles or exports must see the plain operators, and cannot see contexts
+        return "plain"  # compilers and exporters need the plain operators, and do not see contexts
     path = _path.get() or os.environ.get("CAPSNET_KERNELS", "auto")
     if path not in ("auto", "plain", "fast"):
         raise ValueError(f'CAPSNET_KERNELS must be "auto", "plain" or "fast", got {path!r}')
@@ -65,10 +65,10 @@ def using(path: Path) -> Iterator[None]:
 
 
 def ordinary(*tensors: Tensor | None) -> bool:
-    """Whether fast paths can serve these tensors at all: dense CPU numbers of one dtype, computed here and now.
+    """Whether fast paths can serve these tensors at all: dense CPU tensors of one dtype, in eager mode.
 
     Under compilation, export, tracing, function transforms, forward-mode derivatives and autocast the plain operators
-    must stay visible to whoever is watching.
+    must stay visible.
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return False
@@ -76,14 +76,14 @@ def ordinary(*tensors: Tensor | None) -> bool:
         return False
     if torch.autograd.forward_ad._current_level >= 0:
         return False
-    given = [t for t in tensors if t is not None]
+    present = [t for t in tensors if t is not None]
     return all(
         type(t) in (Tensor, torch.nn.Parameter)
         and t.device.type == "cpu"
         and t.layout == torch.strided
-        and t.dtype == given[0].dtype
+        and t.dtype == present[0].dtype
         and t.dtype in (torch.float32, torch.float64)
-        for t in given
+        for t in present
     )
 
 
@@ -91,11 +91,11 @@ def ordinary(*tensors: Tensor | None) -> bool:
 def estimate(
     plan: Plan, batch: int, channels: int, outputs: int, dtype: torch.dtype, backward: bool, kept: bool
 ) -> float:
-    """The cost of a convolution by transforms, in multiply-adds. `kept`: the weight's spectrum costs nothing."""
+    """The cost of a convolution by transforms, in multiply-adds. ``kept``: the weight's spectrum costs nothing."""
     count, rows, depth = plan.products(dtype), batch * plan.tiles, plan.phases * channels
 
     def transform(positions: int) -> float:
-        """Both stages, for one column of `positions` numbers and its spectrum, with the way in or out."""
+        """Both stages, for one column of ``positions`` numbers and its spectrum, with the way in or out."""
         stages = plan.rows.inputs * positions + 1.7 * plan.columns.inputs * count
         return STEP * stages + TOUCH * (positions + count) + (SCATTER if backward else GATHER) * positions
 
@@ -156,7 +156,7 @@ def choose(
     fits = x.shape[1] == weight.shape[1] and min(*x.shape, *weight.shape) > 0
     reach = all(n + 2 * p >= k for n, p, k in zip(x.shape[2:], padding, kernel, strict=True))
     if small or not fits or not reach or min(padding) < 0:
-        return None  # the native operator serves it, or says what is wrong with it
+        return None  # the native operator computes it, or raises its own error
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     size = (x.shape[2], x.shape[3])
     plan, gain = best_plan(

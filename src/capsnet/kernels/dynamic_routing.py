@@ -22,7 +22,7 @@ from torch import Tensor
 from capsnet.kernels import _procedure
 from capsnet.kernels._memory import Memory, fingerprint
 from capsnet.kernels._parallel import each, slots
-from capsnet.kernels._procedure import Kept, Options
+from capsnet.kernels._procedure import Kept, Options, Plain
 from capsnet.kernels.cost import choose_routing
 from capsnet.kernels.votes_routing import Held
 
@@ -40,17 +40,18 @@ def route(
     iterations: int = 3,
     gradient: Literal["all", "last"] = "all",
     leaky: bool = False,
+    plain: Plain | None = None,
     bias: Tensor | None = None,
     act: Tensor | None = None,
     memory: Memory | None = None,
 ) -> Tensor | None:
     """Procedure 1 on votes W u, or None where the caller should make votes and route them itself.
 
-    Arguments as those of `routing.Dynamic`; `act` (B, I) weighs each child's contribution (activation times mask).
+    Arguments as those of ``routing.Dynamic``; ``act`` (B, I) weighs each child's contribution (activation times mask).
 
     Shapes: u (B, I, K), weight (I, J, D, K), bias (J, D) -> pose (B, J, D).
     """
-    options = Options(iterations, gradient, leaky)
+    options = Options(iterations, gradient, leaky, plain)
     way = choose_routing(u, weight, bias, act)
     if way == "fused":
         return _Route.apply(u, weight, bias, act, options, memory or Memory())
@@ -69,7 +70,7 @@ def _votes(u: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Fused:
-    """The votes W u of one chunk of examples, never formed. Implements `_procedure.Votes`."""
+    """The votes W u of one chunk of examples, never formed. Implements ``_procedure.Votes``."""
 
     def __init__(self, weights: Tensor, u: Tensor, big: Tensor, d_weights: Tensor | None = None) -> None:
         self.weights, self.u, self.d_weights = weights, u, d_weights  # (J, D, K*I), (B, K, I), (J, D, K*I)
@@ -95,9 +96,9 @@ class _Fused:
         for j in range(self.parents):
             self.du.addcmul_(a[j][:, None], pulled[j])
 
-    def mean(self, share: float) -> Tensor:
+    def mean(self, factor: float) -> Tensor:
         flat = self.u.flatten(1) @ self.weights.flatten(0, 1).t()  # (B, J*D)
-        return flat.mul_(share).view(-1, self.parents, self.dim).transpose(0, 1)
+        return flat.mul_(factor).view(-1, self.parents, self.dim).transpose(0, 1)
 
     def sum(self, a: Tensor) -> Tensor:
         return torch.bmm(self._weigh(a), self.weights.transpose(1, 2))
@@ -105,8 +106,8 @@ class _Fused:
     def dot(self, x: Tensor) -> Tensor:
         return self._dot(self._pull(x))
 
-    def add_mean(self, share: float, x: Tensor) -> None:
-        flat = (x * share).transpose(0, 1).flatten(1)  # (B, J*D)
+    def add_mean(self, factor: float, x: Tensor) -> None:
+        flat = (x * factor).transpose(0, 1).flatten(1)  # (B, J*D)
         if self.d_weights is not None:
             self.d_weights.flatten(0, 1).addmm_(flat.t(), self.u.flatten(1))
         self.du.flatten(1).addmm_(flat, self.weights.flatten(0, 1))
@@ -180,13 +181,10 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (u, weight, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():
-            found = _procedure.differentiable(
-                lambda u, w, b, a: _procedure.plain(_votes(u, w), b, a, options),
-                (u, weight, bias, act),
-                ctx.needs_input_grad[:4],
-                gradient,
-            )
-            return *found, None, None
+            plain = options.plain
+            twin = None if plain is None else lambda u, w, b, a: plain(_votes(u, w), b, a)
+            needed = ctx.needs_input_grad[:4]
+            return *_procedure.differentiable(twin, (u, weight, bias, act), needed, gradient), None, None
         I, J, D, K = weight.shape
         count = slots(len(ctx.runs))
         du, d_act = torch.empty_like(u), None if act is None else torch.empty_like(act)

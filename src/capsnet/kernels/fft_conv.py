@@ -1,7 +1,7 @@
 """Convolution by transforms: fewer multiplications than the sum that defines it, in the shape processors are best at.
 
-The definition, and the slow twin, is `torch.nn.functional.conv2d`. `_bases.py` holds the mathematics, `_tiles.py` the
-cut, `_spectral.py` the work, `cost.py` the decision; this file makes them one differentiable function.
+The definition, and the slow twin, is ``torch.nn.functional.conv2d``. ``_bases.py`` has the mathematics, ``_tiles.py``
+the cut, ``_spectral.py`` the work, ``cost.py`` the decision; this file makes them one differentiable function.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def conv2d(
     *,
     memory: Memory | None = None,
 ) -> Tensor:
-    """`torch.nn.functional.conv2d` (groups = dilation = 1), by transforms where `cost.choose` expects a gain, else
+    """``torch.nn.functional.conv2d`` (groups = dilation = 1), by transforms where ``cost.choose`` expects a gain, else
     that itself.
 
-    `memory`, owned by the caller and kept from call to call, saves the system's work of providing fresh memory, and at
-    inference the transform of the weight, which is made anew when the weight changes.
+    ``memory``, owned by the caller and kept from call to call, saves the system's work of providing fresh memory, and
+    at inference the transform of the weight, which is recomputed when the weight changes.
 
     Shapes: x (B, C, H, W), weight (O, C, kh, kw), bias (O,) -> (B, O, H', W'), which may be laid out channels last.
     """
@@ -100,7 +100,7 @@ class _Conv2d(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (x, weight, bias), plan = gradients, ctx.saved_tensors, ctx.plan
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled():  # someone wants derivatives of derivatives: use the operator that has them
+        if torch.is_grad_enabled():  # derivatives of derivatives: the native operator has them
             stride, padding = [plan.rows.stride, plan.columns.stride], [plan.rows.padding, plan.columns.padding]
             sizes = None if bias is None else list(bias.shape)
             results = torch.ops.aten.convolution_backward(

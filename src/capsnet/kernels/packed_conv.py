@@ -2,7 +2,7 @@
 
 For a single image the native convolution spends more than a third of its time on bringing 21 MB of weights into its own
 order, at every call. oneDNN can be given weights in that order, so at inference they are brought there once. The slow
-twin is `torch.nn.functional.conv2d`, of which this is the second half.
+twin is ``torch.nn.functional.conv2d``, of which this is the second half.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def packed_conv2d(
     padding: tuple[int, int],
     memory: Memory,
 ) -> Tensor:
-    """`torch.nn.functional.conv2d` without gradients; the packed weights stay in `memory` while the weight does."""
+    """``torch.nn.functional.conv2d`` without gradients; the packed weights stay in ``memory`` while the weight does."""
     sizes = list(padding), list(stride), [1, 1], 1
     key = fingerprint(weight, sampled=weight.numel() > _QUICK)
     if key is None:

@@ -5,7 +5,7 @@ written as one matrix product over gathered windows gives its output in whatever
 they are gathered in that order, and nothing is ever rearranged. It also makes the first convolution itself faster:
 with one input channel its direct form runs at a sixth of the machine's peak.
 
-The slow twin is `plain`: two calls of `torch.nn.functional.conv2d`.
+The slow twin is ``plain``: two calls of ``torch.nn.functional.conv2d``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _forward(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, plan: Plan, memory: 
 
 
 def _input_spectrum(work: Spectral, x: Tensor, w1: Tensor, b1: Tensor, keep: bool) -> Tensor:
-    """The spectrum of the ReLU's output; `keep`: the output itself too, chunk after chunk, for the ReLU's
+    """The spectrum of the ReLU's output; ``keep``: the output itself too, chunk after chunk, for the ReLU's
     derivative."""
     windows, matrix = _Windows(x, w1, work.plan, work.memory), _matrix(w1, b1)
     hidden = work.memory.block("hidden", _hidden(work, x.shape[0]), x.dtype) if keep else None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from capsnet.kernels import _procedure
-from capsnet.kernels._procedure import Kept, Options
+from capsnet.kernels._procedure import Kept, Options, Plain
 from capsnet.kernels.cost import choose_votes_routing
 
 _CHUNK = 8 << 20  # bytes of votes per chunk
@@ -24,21 +24,22 @@ def route_votes(
     iterations: int = 3,
     gradient: Literal["all", "last"] = "all",
     leaky: bool = False,
+    plain: Plain | None = None,
     bias: Tensor | None = None,
     act: Tensor | None = None,
 ) -> Tensor | None:
-    """Procedure 1, or None where the caller should use the plain form. Arguments as those of `routing.Dynamic`.
+    """Procedure 1, or None where the caller should use the plain form. Arguments as those of ``routing.Dynamic``.
 
     Shapes: votes (B, I, J, D), bias (J, D), act (B, I) -> pose (B, J, D).
     """
     if not choose_votes_routing(votes, bias, act):
         return None
-    return _RouteVotes.apply(votes, bias, act, Options(iterations, gradient, leaky))
+    return _RouteVotes.apply(votes, bias, act, Options(iterations, gradient, leaky, plain))
 
 
 class Held:
     """Votes of some examples as (J*B, I, D): one small matrix for each parent of each example. See
-    `_procedure.Votes`."""
+    ``_procedure.Votes``."""
 
     def __init__(self, votes: Tensor, with_gradient: bool = False) -> None:
         _, _, self.parents, _ = votes.shape
@@ -47,8 +48,8 @@ class Held:
         self.votes = arranged.reshape(-1, *self.shape[2:])  # a view for a single example
         self.d_votes = torch.zeros(self.votes.shape, dtype=votes.dtype) if with_gradient else None
 
-    def mean(self, share: float) -> Tensor:
-        return self.votes.sum(1).mul_(share).view(*self.shape[:2], -1)
+    def mean(self, factor: float) -> Tensor:
+        return self.votes.sum(1).mul_(factor).view(*self.shape[:2], -1)
 
     def sum(self, a: Tensor) -> Tensor:
         return torch.bmm(a.reshape(-1, 1, self.shape[2]), self.votes).view(*self.shape[:2], -1)
@@ -60,9 +61,9 @@ class Held:
         if self.d_votes is not None:
             self.d_votes.baddbmm_(a.reshape(-1, self.shape[2], 1), x.reshape(-1, 1, self.shape[3]))
 
-    def add_mean(self, share: float, x: Tensor) -> None:
+    def add_mean(self, factor: float, x: Tensor) -> None:
         if self.d_votes is not None:
-            self.d_votes += (x * share).reshape(-1, 1, self.shape[3])
+            self.d_votes += (x * factor).reshape(-1, 1, self.shape[3])
 
     def sum_add(self, a: Tensor, x: Tensor) -> Tensor:
         self._add(a, x)
@@ -99,13 +100,8 @@ class _RouteVotes(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (votes, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():
-            found = _procedure.differentiable(
-                lambda v, b, a: _procedure.plain(v, b, a, options),
-                (votes, bias, act),
-                ctx.needs_input_grad[:3],
-                gradient,
-            )
-            return *found, None
+            needed = ctx.needs_input_grad[:3]
+            return *_procedure.differentiable(options.plain, (votes, bias, act), needed, gradient), None
         d_votes = torch.empty_like(votes)
         d_act = None if act is None else torch.empty_like(act)
         d_bias = None if bias is None else torch.zeros_like(bias)

@@ -16,21 +16,30 @@ Pose: TypeAlias = Literal["vector", "matrix"]
 SIDE = 4  # of a matrix pose
 
 
-def empty_weight(children: int, parents: int, in_dim: int, out_dim: int, pose: Pose) -> nn.Parameter:
+def empty_weight(
+    children: int,
+    parents: int,
+    in_dim: int,
+    out_dim: int,
+    pose: Pose,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> nn.Parameter:
     """Weights (K, J, D', D) for vectors, (K, J, 4, 4) for matrices, to be filled by ``start_weight``."""
     check_name("kind of pose", pose, ("vector", "matrix"))
     if pose == "matrix":
         if (in_dim, out_dim) != (SIDE * SIDE, SIDE * SIDE):
             raise ValueError(f"matrix poses have 16 dimensions, got in_dim={in_dim} and out_dim={out_dim}")
         in_dim = out_dim = SIDE
-    return nn.Parameter(torch.empty(children, parents, out_dim, in_dim))
+    return nn.Parameter(torch.empty(children, parents, out_dim, in_dim, device=device, dtype=dtype))
 
 
 def start_weight(weight: Tensor, pose: Pose) -> None:
     """Vectors: N(0, 0.1^2), as ``DenseCaps``. Matrices: the identity and N(0, 0.2^2).
 
-    Votes that begin near the child's own pose agree where the children do. Random matrices turn each child another way,
-    the mean of so many votes is hardly anything, and after three layers the smallest variance drowns the picture.
+    Votes that start near the child's own pose agree where the children do. Random matrices turn each child another way:
+    the mean of many votes is then near zero, and after three layers it is smaller than the minimum variance.
     """
     nn.init.normal_(weight, std=0.2 if pose == "matrix" else 0.1)
     if pose == "matrix":

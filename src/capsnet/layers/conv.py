@@ -5,7 +5,7 @@ activations (B, H, W, T) of T types; flattened, children are ordered (y, x, type
 of 16 numbers, row by row.
 
 The votes dominate the memory: B x H' x W' x K*K*T x T' x D' numbers, K*K / stride^2 times those of a 1x1 window. Making
-them needs nothing else of that size; what the routing needs on top is its own business.
+them needs nothing else of that size; a routing may need more.
 """
 
 import torch
@@ -13,14 +13,15 @@ from torch import Tensor, nn
 
 from capsnet.layers._learned import learned_tensors, reset_learned
 from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight, start_weight
+from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Edges, Routed, Routing, get
 
 
 class ConvCaps(nn.Module):
     """Capsules of ``out_types`` types at each position of a K x K window that moves by ``stride``, without padding.
 
-    Neighbouring windows overlap, and a child divides itself among *all* its parents, at every position that sees it:
-    without this competition across positions a convolutional layer hardly routes at all.
+    Neighbouring windows overlap, and a child's couplings are normalised over *all* its parents, at every position that
+    sees it: without this competition across positions a convolutional layer hardly routes at all.
 
     Args:
         in_types, out_types: types of children T and of parents T'.
@@ -29,8 +30,9 @@ class ConvCaps(nn.Module):
         pose: "vector" or "matrix".
         routing: a name or a routing object.
 
-    Shapes: poses (B, H, W, T, D), act (B, H, W, T) -> pose (B, H', W', T', D'), act (B, H', W', T') with
-    H' = (H - K) // stride + 1. A trace keeps the routing's own shapes, (R, B, H' * W', K*K*T, T').
+    Shapes: poses (B, H, W, T, D) and act (B, H, W, T), or both as ``Capsules`` or ``Routed`` ->
+    pose (B, H', W', T', D'), act (B, H', W', T') with H' = (H - K) // stride + 1. A trace keeps the routing's own
+    shapes, (R, B, H' * W', K*K*T, T').
     """
 
     def __init__(
@@ -43,18 +45,23 @@ class ConvCaps(nn.Module):
         out_dim: int = 16,
         pose: Pose = "vector",
         routing: str | Routing = "dynamic",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.routing = get(routing)
         self.in_types, self.kernel_size, self.stride = in_types, kernel_size, stride
         children = kernel_size * kernel_size * in_types
-        self.weight = empty_weight(children, out_types, in_dim, out_dim, pose)  # (K*K*T, T', D', D) or (.., 4, 4)
+        self.weight = empty_weight(
+            children, out_types, in_dim, out_dim, pose, device=device, dtype=dtype
+        )  # (K*K*T, T', D', D) or (.., 4, 4)
         self.pose: Pose = pose
-        self.routing_params = learned_tensors(self.routing, out_types, out_dim, children)
+        self.routing_params = learned_tensors(self.routing, out_types, out_dim, children, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The weights as ``start_weight`` says; the routing's tensors as it starts them."""
+        """Weights by ``start_weight``, the routing's tensors by its ``param_init``."""
         start_weight(self.weight, self.pose)
         reset_learned(self.routing, self.routing_params)
 
@@ -69,8 +76,8 @@ class ConvCaps(nn.Module):
     def edges(self, height: int, width: int, device: torch.device | None = None) -> Edges:
         """Which children, numbered in the order (y, x, type), each position sees: index (P, K*K*T).
 
-        Made anew for each call: it is far cheaper than the votes, and a copy kept from inference mode could not be
-        used in training.
+        Computed at each call: it is far cheaper than the votes, and a copy made in inference mode could not be used in
+        training.
         """
         children = height * width * self.in_types
         numbers = torch.arange(children, device=device)
@@ -85,11 +92,12 @@ class ConvCaps(nn.Module):
         B, H, W = poses.shape[:3]
         down, right, _ = self.grid(H, W)
         windows = _windows(poses, self.kernel_size, self.stride)  # (B, H', W', K, K, T, D)
-        K = self.weight.shape[0]  # said, not left to be found: of an empty batch it could not be
+        K = self.weight.shape[0]  # not -1, which an empty batch does not allow
         children = windows.permute(3, 4, 5, 0, 1, 2, 6).reshape(K, B * down * right, D)  # (K*K*T, B * P, D)
         return cast_votes(children, self.weight, self.pose).unflatten(1, (B, down * right)).permute(1, 2, 0, 3, 4)
 
-    def forward(self, poses: Tensor, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+    def forward(self, poses: Children, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+        poses, act = split_children(poses, act)
         votes = self.votes(poses)
         H, W = poses.shape[1:3]
         check_presence(act, poses)
@@ -123,7 +131,7 @@ class ClassCaps(nn.Module):
         in_dim, out_dim, pose, routing: as in ``ConvCaps``. A learned tensor of the routing whose shape depends on the
             number of children is left out, which makes it neutral: the grid may have any size.
 
-    Shapes: poses (B, H, W, T, D), act (B, H, W, T) -> pose (B, J, D'), act (B, J); the trace's grid is (H, W, T).
+    Shapes: as in ``ConvCaps`` -> pose (B, J, D'), act (B, J); the trace's grid is (H, W, T).
     """
 
     def __init__(
@@ -134,18 +142,23 @@ class ClassCaps(nn.Module):
         out_dim: int = 16,
         pose: Pose = "vector",
         routing: str | Routing = "dynamic",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if out_dim < 2:
             raise ValueError(f"a place has two coordinates: votes need out_dim of at least 2, got {out_dim}")
         self.routing = get(routing)
-        self.weight = empty_weight(in_types, classes, in_dim, out_dim, pose)  # (T, J, D', D) or (T, J, 4, 4)
+        self.weight = empty_weight(
+            in_types, classes, in_dim, out_dim, pose, device=device, dtype=dtype
+        )  # (T, J, D', D) or (T, J, 4, 4)
         self.pose: Pose = pose
-        self.routing_params = learned_tensors(self.routing, classes, out_dim)
+        self.routing_params = learned_tensors(self.routing, classes, out_dim, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The weights as ``start_weight`` says; the routing's tensors as it starts them."""
+        """Weights by ``start_weight``, the routing's tensors by its ``param_init``."""
         start_weight(self.weight, self.pose)
         reset_learned(self.routing, self.routing_params)
 
@@ -168,7 +181,8 @@ class ClassCaps(nn.Module):
         placed = votes + self.coordinates(H, W).unsqueeze(2).to(votes.dtype)
         return placed.permute(1, 2, 3, 0, 4, 5).flatten(1, 3)
 
-    def forward(self, poses: Tensor, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+    def forward(self, poses: Children, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+        poses, act = split_children(poses, act)
         votes = self.votes(poses)
         check_presence(act, poses)
         routed = self.routing(

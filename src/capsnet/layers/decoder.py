@@ -1,5 +1,6 @@
-"""Decoders: from capsules back to pixels. They regularise the poses and let people see what a pose says."""
+"""Decoders: from capsules back to pixels. They regularise the poses and make them visible."""
 
+import functools
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,16 +21,29 @@ class DenseDecoder(nn.Module):
     """
 
     def __init__(
-        self, parents: int, dim: int, channels: int, height: int, width: int, widths: Sequence[int] = (512, 1024)
+        self,
+        parents: int,
+        dim: int,
+        channels: int,
+        height: int,
+        width: int,
+        widths: Sequence[int] = (512, 1024),
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.picture = (channels, height, width)
         sizes = [parents * dim, *widths]
-        hidden = [m for i, o in pairwise(sizes) for m in (nn.Linear(i, o), nn.ReLU())]
-        self.layers = nn.Sequential(*hidden, nn.Linear(sizes[-1], math.prod(self.picture)), nn.Sigmoid())
+        linear = functools.partial(nn.Linear, device=device, dtype=dtype)
+        hidden = [m for i, o in pairwise(sizes) for m in (linear(i, o), nn.ReLU())]
+        self.layers = nn.Sequential(*hidden, linear(sizes[-1], math.prod(self.picture)), nn.Sigmoid())
 
     def forward(self, poses: Tensor) -> Tensor:
         return self.layers(poses.flatten(1)).unflatten(1, self.picture)
+
+    def extra_repr(self) -> str:
+        return f"picture={self.picture}"
 
 
 class ConvDecoder(nn.Module):
@@ -48,22 +62,33 @@ class ConvDecoder(nn.Module):
     """
 
     def __init__(
-        self, parents: int, dim: int, channels: int, height: int, width: int, hidden: int = 128, maps: int = 64
+        self,
+        parents: int,
+        dim: int,
+        channels: int,
+        height: int,
+        width: int,
+        hidden: int = 128,
+        maps: int = 64,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        linear, conv = (functools.partial(kind, device=device, dtype=dtype) for kind in (nn.Linear, nn.Conv2d))
         sizes = pyramid(height, width, largest=8)[::-1]  # the smallest first
         self.picture = (channels, height, width)
         self.start = (maps, *sizes[0])
         self.dense = nn.Sequential(
-            nn.Linear(parents * dim, hidden), nn.ReLU(), nn.Linear(hidden, math.prod(self.start)), nn.ReLU()
+            linear(parents * dim, hidden), nn.ReLU(), linear(hidden, math.prod(self.start)), nn.ReLU()
         )
         before = sizes[-2] if len(sizes) > 1 else sizes[-1]  # the last map, which the picture is made of
         self.pixels = strides(sizes[-1], before)  # of the picture per position of that map, along y and x
         counts = [max(maps >> step, maps // 8, 1) for step in range(max(len(sizes) - 1, 1))]
         blocks: list[nn.Module] = []
         for size, (inputs, outputs) in zip(sizes[1:-1], pairwise(counts), strict=True):
-            blocks += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.Upsample(size)]
-        self.layers = nn.Sequential(*blocks, nn.Conv2d(counts[-1], channels * math.prod(self.pixels), 3, padding=1))
+            blocks += [conv(inputs, outputs, 3, padding=1), nn.ReLU(), nn.Upsample(size)]
+        self.layers = nn.Sequential(*blocks, conv(counts[-1], channels * math.prod(self.pixels), 3, padding=1))
 
     def forward(self, poses: Tensor) -> Tensor:
         C, H, W = self.picture
@@ -72,3 +97,6 @@ class ConvDecoder(nn.Module):
         parts = self.layers(small).unflatten(1, (C, *self.pixels))  # (B, C, p, q, h, w)
         drawn = parts.permute(0, 1, 4, 2, 5, 3).flatten(4, 5).flatten(2, 3)  # (B, C, h * p, w * q)
         return torch.sigmoid(drawn[:, :, :H, :W])
+
+    def extra_repr(self) -> str:
+        return f"picture={self.picture}, start={self.start}"

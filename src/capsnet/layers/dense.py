@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from capsnet.kernels import Memory
 from capsnet.layers._learned import learned_tensors, reset_learned
+from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Routed, Routing, get
 from capsnet.routing.base import check_children, child_weights
 
@@ -12,29 +13,38 @@ from capsnet.routing.base import check_children, child_weights
 class DenseCaps(nn.Module):
     """Votes u_hat[j|i] = W[ij] u[i], then a routing.
 
-    The weights W and whatever tensors the routing declares (``routing.param_shapes``) are the layer's; the couplings
-    are nobody's: they are made anew for each example.
+    The layer owns the weights W and the tensors that the routing declares (``routing.param_shapes``). Couplings are
+    recomputed per example, not learned.
 
     Args:
         children, parents: their numbers I and J.
         child_dim, parent_dim: their dimensions.
         routing: a name or a routing object; dynamic routing has no bias by default, like the paper's text.
 
-    Shapes: u (B, I, child_dim), act and mask (B, I) -> pose (B, J, parent_dim), act (B, J).
+    Shapes: u (B, I, child_dim), act and mask (B, I) -> pose (B, J, parent_dim), act (B, J). ``Capsules`` or ``Routed``
+    bring u and act in one.
     """
 
     def __init__(
-        self, children: int, parents: int, child_dim: int = 8, parent_dim: int = 16, routing: str | Routing = "dynamic"
+        self,
+        children: int,
+        parents: int,
+        child_dim: int = 8,
+        parent_dim: int = 16,
+        routing: str | Routing = "dynamic",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.routing = get(routing)
-        self.weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim))  # (I, J, D, K)
-        self.routing_params = learned_tensors(self.routing, parents, parent_dim, children)
-        self._memory = Memory()  # scratch of the fused form: never the only copy of anything, not in the state_dict
+        self.weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim, device=device, dtype=dtype))
+        self.routing_params = learned_tensors(self.routing, parents, parent_dim, children, device=device, dtype=dtype)
+        self._memory = Memory()  # scratch of the fused form, not in the state_dict
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors start as it says."""
+        """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors by its ``param_init``."""
         nn.init.normal_(self.weight, std=0.1)
         reset_learned(self.routing, self.routing_params)
 
@@ -47,9 +57,10 @@ class DenseCaps(nn.Module):
         return votes.transpose(0, 1).unflatten(2, (J, D))
 
     def forward(
-        self, u: Tensor, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
+        self, u: Children, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
-        """Route by the fused form if the routing has one that pays; the votes and their routing are the definition."""
+        """Use the routing's fused form if it has one that pays; its form on votes is the definition."""
+        u, act = split_children(u, act)
         check_children(u, act, mask)
         params = dict(self.routing_params.items())
         if mask is not None:  # padding may hold anything, NaN included

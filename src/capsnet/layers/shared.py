@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.layers._learned import learned_tensors, reset_learned
+from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Routed, Routing, get
 
 
@@ -20,20 +21,28 @@ class SharedCaps(nn.Module):
         routing: a name or a routing object. A learned tensor whose shape depends on the number of children (the prior
             of self-attention) is left out, which makes it neutral.
 
-    Shapes: u (B, I, child_dim), act and mask (B, I), any I -> pose (B, J, parent_dim), act (B, J).
+    Shapes: u (B, I, child_dim), act and mask (B, I), any I -> pose (B, J, parent_dim), act (B, J). ``Capsules`` or
+    ``Routed`` bring u and act in one.
     """
 
     def __init__(
-        self, parents: int, child_dim: int = 8, parent_dim: int = 16, routing: str | Routing = "dynamic"
+        self,
+        parents: int,
+        child_dim: int = 8,
+        parent_dim: int = 16,
+        routing: str | Routing = "dynamic",
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.routing = get(routing)
-        self.weight = nn.Parameter(torch.empty(parents, parent_dim, child_dim))  # (J, D, K)
-        self.routing_params = learned_tensors(self.routing, parents, parent_dim)
+        self.weight = nn.Parameter(torch.empty(parents, parent_dim, child_dim, device=device, dtype=dtype))  # (J, D, K)
+        self.routing_params = learned_tensors(self.routing, parents, parent_dim, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """W ~ N(0, 0.1^2) as in ``DenseCaps``; the routing's tensors as it starts them."""
+        """W ~ N(0, 0.1^2) as in ``DenseCaps``; the routing's tensors by its ``param_init``."""
         nn.init.normal_(self.weight, std=0.1)
         reset_learned(self.routing, self.routing_params)
 
@@ -45,8 +54,9 @@ class SharedCaps(nn.Module):
         return nn.functional.linear(u, self.weight.reshape(J * D, K)).unflatten(2, (J, D))
 
     def forward(
-        self, u: Tensor, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
+        self, u: Children, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
+        u, act = split_children(u, act)
         if u.ndim == 3 and u.shape[1] == 0:
             return self._without_children(u, trace)
         if mask is None:
@@ -54,20 +64,20 @@ class SharedCaps(nn.Module):
         children = tuple(u.shape[:2])
         if tuple(mask.shape) != children:
             raise ValueError(f"mask must have shape (B, I) = {children}, got {tuple(mask.shape)}")
-        here = mask.bool()
-        some = here.any(dim=1, keepdim=True)  # (B, 1)
+        real = mask.bool()
+        some = real.any(dim=1, keepdim=True)  # (B, 1)
         # An empty example is routed as if all its padding were real but zero: a routing that divides by the total of
-        # the children would give NaN, and NaN survives in the gradient even where the result is replaced afterwards.
-        u = u.masked_fill(~here.unsqueeze(-1), 0)
-        act = None if act is None else act.masked_fill(~here, 0).masked_fill(~some, 1)
-        pose, presence, history = self._route(u, act, here | ~some, trace)
+        # the children would give NaN, which stays in the gradient even where the result is replaced afterwards.
+        u = u.masked_fill(~real.unsqueeze(-1), 0)
+        act = None if act is None else act.masked_fill(~real, 0).masked_fill(~some, 1)
+        pose, presence, history = self._route(u, act, real | ~some, trace)
         return Routed(pose.masked_fill(~some.unsqueeze(-1), 0), presence.masked_fill(~some, 0), history)
 
     def _route(self, u: Tensor, act: Tensor | None, mask: Tensor | None, trace: bool) -> Routed:
         return self.routing(self.votes(u), act, mask=mask, params=dict(self.routing_params.items()), trace=trace)
 
     def _without_children(self, u: Tensor, trace: bool) -> Routed:
-        """What one padding child gives, minus that child in the trace."""
+        """The result of one padding child, which the trace leaves out."""
         one = nn.functional.pad(u, (0, 0, 0, 1))  # (B, 1, K)
         routed = self(one, mask=torch.zeros(one.shape[:2], dtype=torch.bool, device=u.device), trace=trace)
         if routed.trace is None:

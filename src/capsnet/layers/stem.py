@@ -8,6 +8,7 @@ Few images are not enough to learn that light and background are not the object,
 is, since colour may be what tells the classes apart, and standardised by its own mean and contrast, channel by channel.
 """
 
+import functools
 from itertools import pairwise
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from capsnet.layers._pyramid import pyramid, strides
 
 LARGEST = 10  # positions per side of the final map; a longer side is halved, so halved ones end at 6 to 10
-FAINT = 1e-3  # added to the variance of a channel: the noise of a blank image is not blown up to a picture
+FAINT = 1e-3  # added to the variance of a channel, so that the noise of a blank image is not amplified
 ENTRY = 80  # pixels; a larger image is halved by the first convolution already, where a block costs the most
 
 
@@ -31,16 +32,24 @@ class Block(nn.Module):
     Shapes: (B, C, H, W) -> (B, outputs, H / stride, W / stride), rounded up.
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        stride: tuple[int, int],
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outputs)
+        conv = functools.partial(nn.Conv2d, bias=False, device=device, dtype=dtype)
+        norm = functools.partial(nn.BatchNorm2d, outputs, device=device, dtype=dtype)
+        self.conv1 = conv(inputs, outputs, 3, stride, padding=1)
+        self.norm1 = norm()
+        self.conv2 = conv(outputs, outputs, 3, padding=1)
+        self.norm2 = norm()
         nn.init.zeros_(self.norm2.weight)
-        self.shortcut = nn.Sequential(
-            nn.AvgPool2d(stride, ceil_mode=True), nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
-        )
+        self.shortcut = nn.Sequential(nn.AvgPool2d(stride, ceil_mode=True), conv(inputs, outputs, 1), norm())
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
@@ -56,24 +65,37 @@ class ResidualStem(nn.Module):
     Shapes: (B, C, H, W) -> (B, channels, *grid), ``grid`` = (h, w).
     """
 
-    def __init__(self, in_channels: int, height: int, width: int, channels: int = 128) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        height: int,
+        width: int,
+        channels: int = 128,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
+        options = {"device": device, "dtype": dtype}
         sizes = pyramid(height, width, LARGEST)
         stages = sizes[1:] if max(height, width) > ENTRY else sizes
         counts = [max(channels >> step, channels // 8, 1) for step in range(len(stages))][::-1]
         self.grid = stages[-1]
         self.entry = nn.Sequential(
-            nn.Conv2d(2 * in_channels, counts[0], 3, strides(sizes[0], stages[0]), padding=1, bias=False),
-            nn.BatchNorm2d(counts[0]),
+            nn.Conv2d(2 * in_channels, counts[0], 3, strides(sizes[0], stages[0]), padding=1, bias=False, **options),
+            nn.BatchNorm2d(counts[0], **options),
             nn.ReLU(),
         )
         steps = zip(pairwise(counts), pairwise(stages), strict=True)
-        self.blocks = nn.Sequential(*(Block(*outer, strides(*shrink)) for outer, shrink in steps))
+        self.blocks = nn.Sequential(*(Block(*outer, strides(*shrink), **options) for outer, shrink in steps))
 
     def forward(self, images: Tensor) -> Tensor:
-        seen = both_views(images)
+        views = both_views(images)
         # channels last takes less time on a CPU
-        return self.blocks(self.entry(seen.contiguous(memory_format=torch.channels_last)))
+        return self.blocks(self.entry(views.contiguous(memory_format=torch.channels_last)))
+
+    def extra_repr(self) -> str:
+        return f"grid={self.grid}"
 
 
 def both_views(images: Tensor) -> Tensor:

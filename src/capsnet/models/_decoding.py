@@ -1,36 +1,36 @@
-"""What models of class capsules share: the decoder that sees all but the chosen ones masked, and the paper's loss."""
+"""What models of class capsules share: the decoder that sees the chosen capsules only, and the paper's loss."""
 
 import torch
 from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.models.base import Loss, Margins, Model, Output
-from capsnet.routing import Routed
 
 
 class DecodingModel(Model):
     """A model whose class capsules are decoded to pictures, all but the chosen ones masked.
 
-    Subclasses set ``decoder`` (None for none), ``grid`` of the children and ``reconstruction_weight``, the factor of
-    the summed squared error, and end their ``forward`` with ``answer``.
+    Subclasses define ``forward_features`` and set ``classes`` (the layer of class capsules), ``decoder`` (None for
+    none), ``grid`` of the children and ``reconstruction_weight``, the factor of the summed squared error.
     """
 
+    classes: nn.Module
     decoder: nn.Module | None
     reconstruction_weight: float
-    margins = Margins()
+    margins: Margins = Margins()
 
     @property
     def draws(self) -> bool:
         return self.decoder is not None
 
-    def answer(self, routed: Routed, labels: Tensor | None) -> Output:
-        """The output for routed class capsules; without labels each example's most present one is decoded."""
-        poses, lengths, history = routed
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        """Without labels each example's most present capsule is decoded."""
+        poses, lengths, history = self.classes(*self.forward_features(images), trace=trace)
         drawn = None
         if self.decoder is not None:
             drawn = self.draw(F.mask_capsules(poses, lengths.argmax(dim=1) if labels is None else labels))
-        trace = None if history is None else history._replace(grid=self.grid)
-        return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=trace)
+        grid = None if history is None else history._replace(grid=self.grid)
+        return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=grid)
 
     def loss(
         self,

@@ -39,7 +39,7 @@ def describe(name: str) -> str:
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """What ``create_model(name)`` takes, with the values it has if nothing is said."""
+    """What ``create_model(name)`` takes, with the default values."""
     entry = _find(name)
     parameters = inspect.signature(entry.build.__init__).parameters
     return {k: p.default for k, p in parameters.items() if k != "self"} | entry.defaults

@@ -14,7 +14,7 @@ Share: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Output(NamedTuple):
-    """A model's answer. ``lengths`` (B, J) says how present each class is, whatever the model calls it inside."""
+    """A model's output. ``lengths`` (B, J) are the presences of the classes, whatever the model calls them inside."""
 
     lengths: Tensor
     poses: Tensor | None = None  # (B, J, D)
@@ -134,6 +134,14 @@ class Model(nn.Module):
         routings: list[Any] = [layer.routing for layer in self.routed_layers().values()]
         return routings[-1] if routings else None
 
+    def extra_repr(self) -> str:
+        height, width = self.image_size
+        return f"input={self.in_channels}x{height}x{width}, classes={self.num_classes}"
+
+    def example_inputs(self, count: int) -> Tensor:
+        """A batch of random inputs of the right shape and kind, to try the model with."""
+        return torch.rand(count, self.in_channels, *self.image_size)
+
     def num_parameters(self) -> int:
         """How many trainable numbers the model has."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
@@ -155,11 +163,11 @@ class Model(nn.Module):
 def build_routing(
     name: str, iterations: int | None = None, squash: str | None = None, options: dict[str, Any] | None = None
 ) -> Routing:
-    """A model's routing. ``iterations`` and ``squash`` go to routings that have them; asked of one that has not, the
-    iterations are an error (a number that does nothing misleads), the squash is the layers' alone."""
-    told = dict(options or {})
+    """A model's routing. ``iterations`` and ``squash`` go to routings that have them. For a routing without iterations a
+    number of them is an error; without a squash, the squash applies to the layers only."""
+    chosen = dict(options or {})
     if iterations is not None:
-        told["iterations"] = iterations
+        chosen["iterations"] = iterations
     if squash is not None and "squash" in option_names(name):
-        told.setdefault("squash", squash)
-    return get(name, **told)
+        chosen.setdefault("squash", squash)
+    return get(name, **chosen)

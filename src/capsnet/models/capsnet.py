@@ -2,15 +2,18 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
+from capsnet import kernels
+from capsnet.layers import Capsules, DenseCaps, DenseDecoder, PrimaryCaps
+from capsnet.layers.primary import has_hooks, only_convolves
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Output, Positive, ReceptiveField, Share, build_routing
+from capsnet.models.base import Count, Positive, ReceptiveField, Share, build_routing
 
 
 class CapsNet(DecodingModel):
-    """Convolution, primary capsules, one capsule per class, and a decoder that draws what the class capsule says.
+    """Convolution, primary capsules, one capsule per class, and a decoder that draws the class capsule.
 
     The defaults are the paper's: conv 9x9x256, 32 types of 8-D capsules from a 9x9 stride-2 convolution, classes as
     16-D capsules, decoder 512-1024-pixels; 8,215,568 parameters at 28 x 28, 6,804,224 of them before the decoder.
@@ -22,9 +25,10 @@ class CapsNet(DecodingModel):
         routing_options: the routing's other hyper-parameters, e.g. ``{"gradient": "last"}``.
         decoder: whether to build the reconstruction network.
         reconstruction_weight: factor of the *summed* squared error in the loss.
-        primary_scale: factor before the primary capsules' squash; the authors' code has 1 / primary_types there.
+        primary_scale: factor of the primary capsules' convolution, not of its bias; the authors' code has
+            1 / primary_types there.
         squash: one of ``functional.get_squash`` for primary and class capsules; None leaves each its own default. With
-            ``unit`` the routing is told how present each primary capsule is, since its length no longer says it.
+            ``unit`` the routing gets the presence of each primary capsule, since its length no longer says it.
     """
 
     def __init__(
@@ -68,7 +72,20 @@ class CapsNet(DecodingModel):
             DenseDecoder(num_classes, pose_dim, in_channels, height, width, decoder_widths) if decoder else None
         )
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
+        """The primary capsules. Both convolutions are computed in one piece where that is faster."""
         self.check_images(images)
-        children, act = self.primary(images, after=self.conv, presence=True)  # (B, I, 8), (B, I) or None
-        return self.answer(self.classes(children, act, trace=trace), labels)
+        maps = self._fused_stem(images)
+        return self.primary(torch.relu(self.conv(images))) if maps is None else self.primary.group(maps)
+
+    def _fused_stem(self, images: Tensor) -> Tensor | None:
+        """The maps of both convolutions with a ReLU between them, or None: call the modules one by one."""
+        first, second = self.conv, self.primary.conv
+        if has_hooks(self.primary) or not (only_convolves(first) and only_convolves(second)):
+            return None
+        if first.stride != (1, 1) or first.bias is None or second.bias is None:
+            return None
+        stride = (second.stride[0], second.stride[1])
+        return kernels.conv_relu_conv(
+            images, first.weight, first.bias, second.weight, second.bias, stride, memory=self.primary.memory
+        )

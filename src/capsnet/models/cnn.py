@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from capsnet.functional import multi_hot, weighted_mean
-from capsnet.models.base import Count, Loss, Model, Output
+from capsnet.models._scoring import ScoringModel
+from capsnet.models.base import Count
 
 
-class CNN(Model):
+class CNN(ScoringModel):
     """Convolutions with SAME padding, fully connected layers, dropout, class scores.
 
     The defaults are the paper's MNIST baseline: 5x5 x 256, 256, 128 without pooling, FC 328 and 192: 35,445,522
@@ -75,26 +75,7 @@ class CNN(Model):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 nn.init.zeros_(module.bias)  # type: ignore[arg-type]
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Tensor:
+        """The maps of the last convolution."""
         self.check_images(images)
-        logits = self.head(self.features(images))  # (B, J)
-        return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
-
-    def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
-    ) -> Loss:
-        """Cross-entropy: over the classes, or class by class with ``multi_label``."""
-        assert output.logits is not None
-        wanted = multi_hot(targets, self.num_classes).to(output.logits.dtype)
-        if self.multi_label:
-            entropy = nn.functional.binary_cross_entropy_with_logits(output.logits, wanted, reduction="none").sum(1)
-        else:
-            entropy = -(wanted * output.logits.log_softmax(dim=1)).sum(dim=1)
-        total = weighted_mean(entropy, weights)
-        return Loss(total, {"cross_entropy": total})
+        return self.features(images)

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import get_squash
-from capsnet.layers import DenseCaps, DenseDecoder
+from capsnet.layers import Capsules, DenseCaps, DenseDecoder
+from capsnet.layers.capsules import squash_capsules
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Output, ReceptiveField, Share, build_routing
+from capsnet.models.base import Count, ReceptiveField, Share, build_routing
 
 KERNELS, STRIDES = (5, 3, 3, 3), (1, 1, 1, 2)
 MAP = 2  # least side of the final map: BatchNorm cannot train on the single number of a 1 x 1 map
 
 
 class EfficientCapsNet(DecodingModel):
-    """Four convolutions, one capsule for what a *whole* feature map says, and routing by self-attention in one pass.
+    """Four convolutions, capsules of *whole* feature maps, and routing by self-attention in one pass.
 
     Most weights of the 2017 network sit in its 9x9 convolutions and in one matrix per child and class. Here a depthwise
     convolution as large as the final map makes each channel one number, so that there are 16 children, not 1152.
@@ -63,7 +64,7 @@ class EfficientCapsNet(DecodingModel):
             )
         self.reconstruction_weight, self.pose_dim = reconstruction_weight, pose_dim
         self.primary_dim = primary_dim
-        self.squash, self.separate = get_squash(squash), squash == "unit"
+        self.squash = get_squash(squash)
         height, width = map_size(*self.image_size, strides)
         blocks: list[nn.Module] = []
         for (i, o), kernel, stride in zip(pairwise((in_channels, *channels)), KERNELS, strides, strict=True):
@@ -85,11 +86,10 @@ class EfficientCapsNet(DecodingModel):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 nn.init.zeros_(module.bias)  # type: ignore[arg-type]
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
         whole = self.depthwise(self.features(images))  # (B, C, 1, 1)
-        children, act = self.squash(whole.flatten(1).unflatten(1, (-1, self.primary_dim)))  # (B, I, 8), (B, I)
-        return self.answer(self.classes(children, act if self.separate else None, trace=trace), labels)
+        return squash_capsules(whole.flatten(1).unflatten(1, (-1, self.primary_dim)), self.squash)  # (B, I, 8)
 
 
 class ChannelsLast(nn.Conv2d):

@@ -1,4 +1,4 @@
-"""Several trained networks that answer as one: the mean of their capsule lengths."""
+"""Several trained networks as one model: the mean of their capsule lengths."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ class Ensemble(Model):
     """Networks of the same classes and the same input; each class is as present as its capsules are on average.
 
     Networks that were trained from different seeds err on different examples, so their mean errs less often than each
-    of them. The mean orders the classes as the sum does, and stays a length: the threshold of 0.5 keeps its meaning.
+    of them. The mean is still a length between 0 and 1, so the threshold of 0.5 keeps its meaning.
 
     A pose means something to its own network alone, so poses are not averaged: ``poses`` and ``reconstruction`` are
-    those of the first member that draws (else the first that has poses; None where nobody has). What it draws is the
+    those of the first member that draws (else the first that has poses; None where no member has them). What it draws is the
     capsule that is longest *on average*, which need not be its own longest.
 
     Args:

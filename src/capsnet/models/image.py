@@ -4,11 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from capsnet.layers import DenseCaps, PrimaryCaps
-from capsnet.layers.decoder import ConvDecoder
-from capsnet.layers.stem import ResidualStem
+from capsnet.layers import Capsules, ConvDecoder, DenseCaps, PrimaryCaps, ResidualStem
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Output, Share, build_routing
+from capsnet.models.base import Count, Share, build_routing
 
 PIXELS = 784  # of the images that the paper's reconstruction weight was chosen for
 
@@ -75,7 +73,6 @@ class ImageCapsNet(DecodingModel):
             ConvDecoder(num_classes, pose_dim, in_channels, rows, columns, maps=decoder_width) if decoder else None
         )
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
-        children, act = self.primary(self.stem(images), presence=True)  # (B, I, 8), (B, I) or None
-        return self.answer(self.classes(children, act, trace=trace), labels)
+        return self.primary(self.stem(images))

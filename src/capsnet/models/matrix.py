@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import spread_loss, spread_margin
-from capsnet.layers import ClassCaps, ConvCaps
+from capsnet.layers import Capsules, ClassCaps, ConvCaps
 from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, build_routing
 
 LEAST = 17  # pixels: 17 -> 7 -> 7 -> 3 -> 1 positions
@@ -65,14 +65,17 @@ class MatrixCapsNet(Model):
         self.grid = self.second.grid(*positions)  # (H', W', types) of the classes' children
         self.register_load_state_dict_pre_hook(_drop_steps)
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
         maps = torch.relu(self.conv(images))  # (B, A, H, W)
         poses = self.poses(maps).movedim(1, -1).unflatten(-1, (self.primary_types, 16))  # (B, H, W, T, 16)
         presence = self.presence(maps).movedim(1, -1).sigmoid()  # (B, H, W, T)
         poses, presence, _ = self.first(poses, presence)
         poses, presence, _ = self.second(poses, presence)
-        poses, presence, history = self.classes(poses, presence, trace=trace)  # (B, J, 16), (B, J)
+        return Capsules(poses, presence)
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        poses, presence, history = self.classes(*self.forward_features(images), trace=trace)  # (B, J, 16), (B, J)
         return Output(lengths=presence, poses=poses, trace=history)
 
     def loss(

@@ -1,4 +1,4 @@
-"""Capsules for texts, and the plain network to hold against them.
+"""Capsules for texts, and a plain network to compare with.
 
 Zhao et al., *Investigating capsule networks with dynamic routing for text classification*, EMNLP 2018
 (arXiv 1804.00538); Kim, *Convolutional neural networks for sentence classification*, EMNLP 2014 (arXiv 1408.5882).
@@ -14,12 +14,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from capsnet import functional as F
-from capsnet.layers.shared import SharedCaps
+from capsnet.layers import Capsules, SharedCaps
+from capsnet.models._scoring import ScoringModel
 from capsnet.models.base import Count, Loss, Margins, Model, Output, build_routing
 
 
 class NGrams(nn.Module):
-    """Embeddings and one convolution per n: what is said in the n words that begin at each word.
+    """Embeddings and one convolution per n: features of the n words that begin at each word.
 
     The text is followed by n - 1 zero vectors, so that each word begins an n-gram of every size and the last ones see
     nothing beyond the text.
@@ -67,6 +68,12 @@ class TextModel(Model):
         self.vocabulary = vocabulary
         self.ngrams = NGrams(vocabulary, embedding, ngrams, channels)
 
+    def example_inputs(self, count: int) -> Tensor:
+        """Random words; every other text ends in padding."""
+        words = torch.randint(1, self.vocabulary, (count, self.image_size[1]))
+        words[1::2, words.shape[1] // 2 :] = 0
+        return words
+
     def check_images(self, images: Tensor) -> None:
         """Refuse what is not a batch of word numbers, in one sentence."""
         if images.ndim != 2 or images.shape[1] < 1:
@@ -99,7 +106,7 @@ class TextCapsNet(TextModel):
         routing_options: the routing's other hyper-parameters, e.g. ``{"leaky": True}`` to let idle words go nowhere.
     """
 
-    margins = Margins()
+    margins: Margins = Margins()
 
     def __init__(
         self,
@@ -125,15 +132,21 @@ class TextCapsNet(TextModel):
         route = build_routing(routing, iterations, None, routing_options)
         self.classes = SharedCaps(num_classes, primary_dim, pose_dim, route)
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Capsules:
+        """The n-grams' capsules; their presence is 1, and 0 where a word is padding."""
         self.check_images(images)
-        B, L = images.shape
         numbers = self.primary(self.ngrams(images))  # (B, L, S, types * dim)
         types = numbers.shape[2] * self.primary_types
+        B, L = images.shape
         children = F.squash(numbers.reshape(B, L * types, self.primary_dim))
-        mask = (images != 0).repeat_interleave(types, dim=1)  # (B, L * types)
-        poses, lengths, history = self.classes(children, mask=mask, trace=trace)  # (B, J, D), (B, J)
-        grid = None if history is None else history._replace(grid=(1, L, types))
+        return Capsules(children, (images != 0).repeat_interleave(types, dim=1).to(children.dtype))
+
+    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+        children, real = self.forward_features(images)
+        assert real is not None
+        poses, lengths, history = self.classes(children, mask=real.bool(), trace=trace)  # (B, J, D), (B, J)
+        L = images.shape[1]
+        grid = None if history is None else history._replace(grid=(1, L, children.shape[1] // L))
         return Output(lengths=lengths, poses=poses, trace=grid)
 
     def loss(
@@ -149,7 +162,7 @@ class TextCapsNet(TextModel):
         return Loss(margin, {"margin": margin})
 
 
-class TextCNN(TextModel):
+class TextCNN(TextModel, ScoringModel):
     """The same n-grams, of each feature the strongest in the text, dropout, class scores.
 
     ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax).
@@ -171,28 +184,8 @@ class TextCNN(TextModel):
         self.multi_label = multi_label
         self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(len(ngrams) * channels, num_classes))
 
-    def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
+    def forward_features(self, images: Tensor) -> Tensor:
+        """The strongest of each feature in the text, (B, S * C)."""
         self.check_images(images)
         features = self.ngrams(images).flatten(2)  # (B, L, S * C), none below 0, so that 0 never wins over a word
-        strongest = features.masked_fill((images == 0).unsqueeze(-1), 0).amax(dim=1)  # (B, S * C)
-        logits = self.head(strongest)  # (B, J)
-        return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
-
-    def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
-    ) -> Loss:
-        """Cross-entropy: over the classes, or class by class with ``multi_label``."""
-        assert output.logits is not None
-        wanted = F.multi_hot(targets, self.num_classes).to(output.logits.dtype)
-        if self.multi_label:
-            entropy = nn.functional.binary_cross_entropy_with_logits(output.logits, wanted, reduction="none").sum(1)
-        else:
-            entropy = -(wanted * output.logits.log_softmax(dim=1)).sum(dim=1)
-        total = F.weighted_mean(entropy, weights)
-        return Loss(total, {"cross_entropy": total})
+        return features.masked_fill((images == 0).unsqueeze(-1), 0).amax(dim=1)

@@ -1,13 +1,13 @@
-"""Attention: routing seen from the other side. Parents choose their children, instead of children their parents.
+"""Attention: the softmax runs over the children of a parent, instead of the parents of a child.
 
-b_ij = 0;  r times:  a_ij = softmax over i of b_ij    a parent divides its attention among the children
-                     s_j  = sum_i a_ij u_hat_j|i      a weighted mean of its votes
-                     v_j  = squash(s_j)
-                     b_ij = b_ij + u_hat_j|i . v_j
+    b_ij = 0;  r times:  a_ij = softmax over i of b_ij    a parent's attention sums to 1 over the children
+                         s_j  = sum_i a_ij u_hat_j|i      a weighted mean of its votes
+                         v_j  = squash(s_j)
+                         b_ij = b_ij + u_hat_j|i . v_j
 
-The same picture as Procedure 1 with the softmax turned by 90 degrees: attention normalises over inputs, routing over
-outputs. Nothing makes the parents compete, so a child may be everybody's favourite. (Widely found in re-implementations
-of dynamic routing as a bug; here it is on purpose, to be compared.)
+It is Procedure 1 with the softmax over the other axis: attention normalises over inputs, routing over outputs. Parents
+do not compete, so several may attend to the same child. (Re-implementations of dynamic routing often have this softmax
+by mistake; it is here for comparison.)
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from capsnet.routing.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(SquashingRouting):
-    """Softmax over the children: parents attend, nobody competes.
+    """Softmax over the children: each parent attends to its votes, parents do not compete.
 
     Args:
         iterations: at least 1. With 1 each parent is the squashed mean of its votes.
@@ -75,10 +75,10 @@ class Attention(SquashingRouting):
 
 
 def attend(logits: Tensor, weights: Tensor | None) -> Tensor:
-    """Softmax over the children, each counted ``weights`` (..., I, 1) times; where nobody counts, zero and not NaN."""
+    """Softmax over the children, each counted ``weights`` (..., I, 1) times; zero, not NaN, where none counts."""
     if weights is None:
         return logits.softmax(dim=-2)
-    # of those who count: beside the large logit of a child that does not, all others would vanish
+    # the largest logit of the children that count: beside a larger one of a masked child all others would underflow
     peak = logits.detach().masked_fill(weights <= 0, -torch.inf).amax(dim=-2, keepdim=True)
-    shares = (logits - peak).clamp_max(0).exp() * weights  # the clamp is for those who do not count: 0 times inf is NaN
-    return shares / shares.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)
+    weighted = (logits - peak).clamp_max(0).exp() * weights  # the clamp avoids 0 * inf of masked children
+    return weighted / weighted.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)

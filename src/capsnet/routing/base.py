@@ -270,7 +270,8 @@ def agree(votes: Tensor, pose: Tensor) -> Tensor:
 
 def stack_trace(history: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trace:
     """(coupling, logits, pose, activation) of each iteration as one trace."""
-    return Trace(*(torch.stack(column) for column in zip(*history, strict=True)))
+    couplings, logits, poses, activations = (torch.stack(column) for column in zip(*history, strict=True))
+    return Trace(couplings, logits, poses, activations)
 
 
 def couple(logits: Tensor, edges: Edges | None = None, *, leaky: bool = False) -> Tensor:

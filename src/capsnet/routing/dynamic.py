@@ -1,13 +1,13 @@
 """Dynamic routing by agreement: Procedure 1 of Sabour, Frosst, Hinton, NIPS 2017 (arXiv 1710.09829).
 
-b_ij = 0                                   for each example: couplings are not weights
-r times:  c_ij = softmax over j of b_ij    a child divides itself among its parents      [Eq. 3]
-          s_j  = sum_i c_ij u_hat_j|i                                                    [Eq. 2]
-          v_j  = squash(s_j)                                                             [Eq. 1]
-          b_ij = b_ij + u_hat_j|i . v_j    agreement
+    b_ij = 0                                   for each example: couplings are not learned
+    r times:  c_ij = softmax over j of b_ij    a child's couplings sum to 1 over its parents  [Eq. 3]
+              s_j  = sum_i c_ij u_hat_j|i                                                     [Eq. 2]
+              v_j  = squash(s_j)                                                              [Eq. 1]
+              b_ij = b_ij + u_hat_j|i . v_j    agreement
 
-The logits grow with every iteration, so more iterations make harder decisions whatever the votes say. Read as
-clustering, v_j is a centre and b_ij a similarity, and similarities are *set*, not summed up: ``update="set"`` is that
+The logits grow with every iteration, so more iterations make harder decisions whatever the votes are. Seen as
+clustering, v_j is a centre and b_ij a similarity, and a similarity is *set*, not summed up: ``update="set"`` is that
 fixed-point form, b_ij = u_hat_j|i . v_j, whose iterations converge.
 """
 
@@ -35,7 +35,7 @@ from capsnet.routing.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic(SquashingRouting):
-    """Routing by agreement.
+    """Routing by agreement: Procedure 1 of Sabour et al. 2017, or its fixed-point form.
 
     Args:
         iterations: r of the paper, at least 1. With 1 all couplings are equal and nothing is routed.
@@ -77,7 +77,7 @@ class Dynamic(SquashingRouting):
 
     @property
     def has_fast_form(self) -> bool:
-        """The kernels know Procedure 1 itself, not its variants."""
+        """The kernels implement Procedure 1 itself, not its variants."""
         return type(self) is Dynamic and self.update == "add" and self.squash == "paper"
 
     def fused(
@@ -85,36 +85,44 @@ class Dynamic(SquashingRouting):
     ) -> Routed | None:
         if not self.has_fast_form:
             return None
-        pose = kernels.route(u, weight, act=weights, memory=memory, **self._procedure(params))
+        pose = kernels.route(u, weight, act=weights, memory=memory, **self._kernel_options(params))
         return None if pose is None else Routed(pose, length(pose))
 
-    def _procedure(self, params: dict[str, Tensor]) -> dict[str, Any]:
-        """What the fast forms have to know."""
-        named = {"iterations": self.iterations, "gradient": self.gradient, "leaky": self.leaky}
-        return named | {"bias": params.get("bias")}
+    def _kernel_options(self, params: dict[str, Tensor]) -> dict[str, Any]:
+        def plain(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> Tensor:
+            return self.plain(votes, act, None, bias, trace=False).pose
+
+        hyper = {"iterations": self.iterations, "gradient": self.gradient, "leaky": self.leaky}
+        return hyper | {"bias": params.get("bias"), "plain": plain}
 
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         if edges is None and not trace and self.has_fast_form:
-            pose = kernels.route_votes(votes, act=weights, **self._procedure(params))
+            pose = kernels.route_votes(votes, act=weights, **self._kernel_options(params))
             if pose is not None:
                 return Routed(pose, length(pose))
-        squash, bias = get_squash(self.squash), params.get("bias")
+        return self.plain(votes, weights, edges, params.get("bias"), trace)
+
+    def plain(
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, bias: Tensor | None, trace: bool
+    ) -> Routed:
+        """Procedure 1, every step an operation that autograd knows: the definition."""
+        squash = get_squash(self.squash)
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J), zero for every example
         pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             last = iteration == self.iterations - 1
-            seen = votes if last or self.gradient == "all" else votes.detach()
+            counted = votes if last or self.gradient == "all" else votes.detach()
             coupling = couple(logits, edges, leaky=self.leaky)
-            s = gather(weigh(coupling, weights, edges), seen)
+            s = gather(weigh(coupling, weights, edges), counted)
             pose, act = squash(s if bias is None else s + bias)
             if trace:
                 history.append((coupling, logits, pose, act))
             if not last:
                 # out of place on purpose: autograd and the trace keep the earlier logits
-                agreement = agree(seen, pose)
+                agreement = agree(counted, pose)
                 agreement = agreement if self.gradient == "all" else agreement.detach()
                 logits = logits + agreement if self.update == "add" else agreement
         return Routed(pose, act, stack_trace(history) if trace else None)

@@ -1,7 +1,7 @@
 """Routing as a mixture of Gaussians, fitted by expectation-maximisation: a parent explains the votes of its children.
 
 *Diagonal*, as in Hinton, Sabour, Frosst, *Matrix capsules with EM routing*, ICLR 2018, Procedure 1. Child i with
-activation a_i votes u_ij for parent j; R_ij is how much of the child parent j explains, at first an equal share.
+activation a_i votes u_ij for parent j; R_ij is how much of the child parent j explains, at first equal for all parents.
 
     M:  r_ij = R_ij a_i,   mu_j = sum_i r_ij u_ij / sum_i r_ij,   sigma_j^2 likewise, per dimension h
         cost_jh = (beta_u + log sigma_jh) sum_i r_ij            what it takes to describe the votes
@@ -52,7 +52,7 @@ class EM(Routing):
         covariance: ``"diagonal"`` with learned costs and an inverse temperature, or ``"full"`` without either.
         inverse_temperature: the final lambda of the diagonal form; the paper's is 0.01.
         start_cost: where beta_u starts; minus the log of the votes' spread makes describing them cost nothing at first.
-            Otherwise a parent of many children with small votes is fully active whatever it sees, and does not learn.
+            Otherwise a parent of many children with small votes is fully active for any input, and does not learn.
         min_variance: added to every variance.
 
     Shapes: votes (B, I, J, D) -> pose (B, J, D) = the means, act (B, J). Convolutional: see ``routing.base``. Learned
@@ -105,7 +105,7 @@ class EM(Routing):
     def _route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        asked, votes = votes.dtype, at_least_single(votes)  # variances of halves are not worth having
+        dtype, votes = votes.dtype, at_least_single(votes)  # half precision is too coarse for variances
         even = weigh(votes.new_ones(votes.shape[:-1]), weights, edges).to(votes.dtype)
         centre = gather(even / even.sum(dim=-2, keepdim=True).clamp_min(tiny(votes)), votes).detach()  # (B, J, D)
         votes = votes - centre.unsqueeze(-3)  # a mixture moves with its votes, and numbers near zero are more exact
@@ -117,23 +117,23 @@ class EM(Routing):
             posterior = couple(logits, edges)
             counted = weigh(posterior, weights, edges).to(votes.dtype)
             total = counted.sum(dim=-2)  # (B, J)
-            share = counted / total.clamp_min(tiny(votes)).unsqueeze(-2)
-            mean = gather(share, votes)  # (B, J, D)
+            mean_weights = counted / total.clamp_min(tiny(votes)).unsqueeze(-2)
+            mean = gather(mean_weights, votes)  # (B, J, D)
             if squares is not None:
-                act, density = self.diagonal(share, total, mean, votes, squares, params, iteration)
+                act, density = self.diagonal(mean_weights, total, mean, votes, squares, params, iteration)
             else:
-                act, density = self.full(share, total, votes - mean.unsqueeze(-3), edges is not None)
-            there = total > 0  # a parent that nobody votes for is not
-            pose, act = (mean + centre) * there.unsqueeze(-1), act * there
+                act, density = self.full(mean_weights, total, votes - mean.unsqueeze(-3), edges is not None)
+            any_vote = total > 0  # a parent without votes is absent
+            pose, act = (mean + centre) * any_vote.unsqueeze(-1), act * any_vote
             if trace:
-                history.append((posterior.to(asked), logits.to(asked), pose.to(asked), act.to(asked)))
+                history.append((posterior.to(dtype), logits.to(dtype), pose.to(dtype), act.to(dtype)))
             if iteration < self.iterations - 1:
                 logits = density
-        return Routed(pose.to(asked), act.to(asked), stack_trace(history) if trace else None)
+        return Routed(pose.to(dtype), act.to(dtype), stack_trace(history) if trace else None)
 
     def diagonal(
         self,
-        share: Tensor,
+        mean_weights: Tensor,
         total: Tensor,
         mean: Tensor,
         votes: Tensor,
@@ -146,24 +146,24 @@ class EM(Routing):
         (u - mu)^2 is multiplied out: what is left of each iteration are matrix products with the votes and with their
         squares, where differences would be passes over memory.
         """
-        spread = (gather(share, squares) - mean.square()).clamp_min(0)
+        spread = (gather(mean_weights, squares) - mean.square()).clamp_min(0)
         variance = spread + self.min_variance  # (B, J, D)
         log_sigma = 0.5 * variance.log().sum(dim=-1)  # (B, J), summed over the dimensions
         D = votes.shape[-1]
-        use, seen = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
-        cost = (D * (self.start_cost + use) + log_sigma) * total
+        use_cost, act_cost = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
+        cost = (D * (self.start_cost + use_cost) + log_sigma) * total
         temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
-        pays = temperature * (seen - cost)
+        pays = temperature * (act_cost - cost)
         narrow = variance.reciprocal()
         offset = (mean.square() * narrow).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
         distance = agree(squares, narrow) - 2 * agree(votes, mean * narrow) + offset
         density = F.logsigmoid(pays).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
         return pays.sigmoid(), density
 
-    def full(self, share: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
+    def full(self, mean_weights: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
         """Mixing weights (B, J) and the log of pi_j N(u_ij; mu_j, Sigma_j) of the blurred votes (B, I, J)."""
         columns = away.transpose(-3, -2)  # (B, J, I, D)
-        spread = (columns * share.transpose(-2, -1).unsqueeze(-1)).transpose(-2, -1) @ columns  # (B, J, D, D)
+        spread = (columns * mean_weights.transpose(-2, -1).unsqueeze(-1)).transpose(-2, -1) @ columns  # (B, J, D, D)
         D = away.shape[-1]
         size = spread.diagonal(dim1=-2, dim2=-1).sum(dim=-1).detach()  # (B, J)
         blur = self.min_variance + 100 * torch.finfo(away.dtype).eps * size  # so much that the factor exists
@@ -173,14 +173,14 @@ class EM(Routing):
         inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)  # (B, J): half of the covariance's
         lost = 0.5 * blur * inverse.square().sum(dim=(-2, -1)) + log_det + 0.5 * D * math.log(2 * math.pi)
-        every = (-2, -1) if positions else (-1,)
-        mixing = total / total.sum(dim=every, keepdim=True).clamp_min(tiny(away))
+        parents = (-2, -1) if positions else (-1,)
+        mixing = total / total.sum(dim=parents, keepdim=True).clamp_min(tiny(away))
         density = mixing.clamp_min(tiny(away)).log() - lost  # (B, J)
         return mixing, density.unsqueeze(-2) - 0.5 * white.square().sum(dim=-2).transpose(-2, -1)
 
 
 def uncast(votes: Tensor) -> AbstractContextManager[object]:
-    """Where autocast is on, a block without it: it would take the products of singles back to halves."""
+    """A block without autocast where it is on: it would compute products of float32 in half precision."""
     kind = votes.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 

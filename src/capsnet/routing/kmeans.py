@@ -1,4 +1,4 @@
-"""Routing as soft k-means: parents are the centres of their votes, children belong to them in degrees.
+"""Routing as soft k-means: parents are the centres of their votes, children belong to them by degrees.
 
 Each child should be near *one* of its parents: minimise sum_i min_j d(u_ij, v_j), where u_ij is its vote for parent j.
 The minimum has no useful gradient, so take the smooth one, -t log sum_j exp(-d_ij / t), which tends to it as the
@@ -14,7 +14,7 @@ Setting the gradient to zero, with the couplings held, gives the centres:
 
 Alternating the two lines is soft k-means. The Euclidean form lowers F at every iteration: for any couplings c, F is at
 most sum_ij c_ij (d_ij + t log c_ij), with equality for the softmax, and of that bound the weighted mean is the minimum.
-The inner product is dynamic routing in all but the squash inside the loop.
+The inner product differs from dynamic routing only in the squash inside the loop.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class KMeans(SquashingRouting):
     Args:
         iterations: at least 1. With 1 the couplings are equal.
         distance: ``"euclidean"`` (parents are weighted means) or ``"inner"`` (parents are normalised sums).
-        temperature: how soft the choice is; towards 0 each child takes its nearest parent alone.
+        temperature: how soft the couplings are; towards 0 each child is coupled with its nearest parent only.
         squash: what turns the last centre (Euclidean) or sum (inner) into the parent's pose.
 
     Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J). Convolutional: see ``routing.base``.
@@ -92,7 +92,7 @@ class KMeans(SquashingRouting):
         return Routed(pose, act, stack_trace(history) if trace else None)
 
     def centre(self, counted: Tensor, votes: Tensor) -> Tensor:
-        """Where each parent stands, given how much each vote counts; nowhere (zero) if none does."""
+        """The centre of each parent, given how much each vote counts; zero if none does."""
         total = gather(counted, votes)
         if self.distance == "inner":
             return total

@@ -1,12 +1,12 @@
 """Self-attention routing: Mazzia, Salvetti, Chiaberge, *Efficient-CapsNet*, 2021 (arXiv 2101.12491). One pass.
 
-a_ij = sum_k u_hat_j|i . u_hat_j|k / sqrt(D)    how much child i agrees with all others about parent j  [Eq. 5]
-c_ij = softmax over j of a_ij                                                                           [Eq. 6]
-s_j  = sum_i (c_ij + b_ij) u_hat_j|i            b is a learned prior, added after the softmax           [Eq. 7]
-v_j  = (1 - exp(-|s_j|)) s_j / |s_j|
+    a_ij = sum_k u_hat_j|i . u_hat_j|k / sqrt(D)    how much child i agrees with all others about parent j  [Eq. 5]
+    c_ij = softmax over j of a_ij                                                                           [Eq. 6]
+    s_j  = sum_i (c_ij + b_ij) u_hat_j|i            b is a learned prior, added after the softmax           [Eq. 7]
+    v_j  = (1 - exp(-|s_j|)) s_j / |s_j|
 
-The I x I matrix of agreements is never made: sum_k u_hat_j|i . u_hat_j|k is u_hat_j|i . (sum_k u_hat_j|k), so the cost
-is that of one iteration of dynamic routing.
+The I x I matrix of agreements is not computed: sum_k u_hat_j|i . u_hat_j|k is u_hat_j|i . (sum_k u_hat_j|k), so the
+cost is that of one iteration of dynamic routing.
 """
 
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ class SelfAttention(SquashingRouting):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        everyone = gather(weigh(votes.new_ones(votes.shape[:-1]), weights, edges), votes)  # (B, J, D)
-        logits = agree(votes, everyone) / votes.shape[-1] ** 0.5  # (B, I, J)
+        total = gather(weigh(votes.new_ones(votes.shape[:-1]), weights, edges), votes)  # (B, J, D)
+        logits = agree(votes, total) / votes.shape[-1] ** 0.5  # (B, I, J)
         coupling = couple(logits, edges)
         if "prior" in params:
             coupling = coupling + params["prior"]

@@ -1,8 +1,8 @@
-"""No routing: every child gives each of its parents the same share. The control that every comparison needs.
+"""No routing: all couplings of a child are equal. The control of every comparison.
 
-c_ij = 1 / J,  v_j = squash(sum_i c_ij u_hat_j|i)
+    c_ij = 1 / J,  v_j = squash(sum_i c_ij u_hat_j|i)
 
-What a routing is worth is what it does better than this. It is also dynamic routing with one iteration.
+It is also dynamic routing with one iteration.
 """
 
 from dataclasses import dataclass
