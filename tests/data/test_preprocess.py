@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pydantic import ValidationError
 
-from capsnet.data import ArrayDataset, NotAnImage, Preprocess, open_image
+from capsnet.data import ArrayDataset, NotAnImage, Preprocess, open_image, stroke_width
 from capsnet.data._components import choose
-from capsnet.data._frame import stroke_width
 from tests.data.photos import correlation, photograph
 
 digit = Preprocess()
@@ -122,7 +121,7 @@ def test_stroke_width_becomes_mnist_like(width: int) -> None:
     result = digit(line_drawing(width))[0].numpy()
     assert result.max() == pytest.approx(1)
     fine = np.asarray(Image.fromarray(result).resize((224, 224), Image.Resampling.BICUBIC)).clip(0, 1)
-    assert 1.3 < stroke_width(fine) / 8 < 4.3
+    assert 1.3 < float(stroke_width(torch.from_numpy(fine))) / 8 < 4.3
     rows, columns = np.nonzero(result > 0.3)
     assert 18 <= rows.max() - rows.min() + 1 <= 21  # fills the 20-pixel box
     assert columns.max() - columns.min() + 1 < 17  # and keeps its shape

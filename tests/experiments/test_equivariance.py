@@ -165,7 +165,7 @@ def test_presence_is_not_the_length_where_it_stands_apart() -> None:
     options = {"image_size": (40, 40), "num_classes": 3, "conv_channels": 4, "primary_types": 2, "decoder": False}
     model = create_model("capsnet", squash="unit", **options)
     assert isinstance(model, CapsNet)
-    presence = route(model, Shapes("crowded", "test", objects=2), np.arange(2)).presence
+    presence = route(model, Shapes("test", kind="crowded", objects=2), np.arange(2)).presence
     assert presence.shape == (2, 288)
     assert (presence < 1).all()
     assert presence.std() > 0.001
@@ -174,7 +174,7 @@ def test_presence_is_not_the_length_where_it_stands_apart() -> None:
 def test_route_gives_couplings_of_every_child() -> None:
     model = create_model("capsnet", image_size=(40, 40), num_classes=3, conv_channels=4, primary_types=2, decoder=False)
     assert isinstance(model, CapsNet)
-    shapes = Shapes("crowded", "test", objects=2)
+    shapes = Shapes("test", kind="crowded", objects=2)
     found = route(model, shapes, np.arange(3))
     assert found.couplings.shape == (3, 3, 288, 3)
     np.testing.assert_allclose(found.couplings[0], 1 / 3, rtol=1e-5)  # before any agreement: an even split

@@ -1,8 +1,9 @@
-"""Data: arrays in, batches out. Knows nothing of models.
+"""Data sets as batches of tensors.
 
-`load("mnist", "train")` gives a `Dataset`, `batches(dataset, 128, shuffle=True, augment=Augment(shift=2))` an epoch.
+``load("mnist", "train")`` gives a ``Dataset``, ``batches(dataset, 128, shuffle=True)`` the batches of an epoch.
 """
 
+from capsnet.data._frame import stroke_width
 from capsnet.data._pixels import NotAnImage, open_image
 from capsnet.data._registry import (
     DatasetInfo,
@@ -96,6 +97,7 @@ __all__ = [
     "shapes",
     "small_norb",
     "splits_of",
+    "stroke_width",
     "svhn",
     "with_options",
 ]

@@ -5,7 +5,9 @@ accurate to a fraction of a pixel; other frame sizes keep the same proportions.
 """
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import Tensor
 
 from capsnet.data._pixels import Plane, resize
 
@@ -20,9 +22,9 @@ def frame_ink(ink: Plane, height: int, width: int) -> Plane:
     box = (BOX * height * FINE, BOX * width * FINE)
     fine = _fit(crop, box, 0.0)
     unit = FINE * min(height, width) / 28  # one MNIST pixel, in fine pixels
-    found = stroke_width(fine)
-    wanted = float(np.clip(found, STROKE[0] * unit, STROKE[1] * unit))
-    grown = (wanted - found) / 2
+    measured = float(stroke_width(torch.from_numpy(fine)))
+    wanted = float(np.clip(measured, STROKE[0] * unit, STROKE[1] * unit))
+    grown = (wanted - measured) / 2
     if abs(grown) >= 0.5:
         fine = _crop(_grow(_fit(crop, box, max(grown, 0.0)), grown))
         if grown < 0:
@@ -30,11 +32,19 @@ def frame_ink(ink: Plane, height: int, width: int) -> Plane:
     return _place(fine, height, width)
 
 
-def stroke_width(ink: Plane) -> float:
-    """Twice the area over the length of the outline; the outline of a soft shape is its total variation."""
-    padded = np.pad(ink, 1)
-    dy, dx = np.diff(padded, axis=0)[:, :-1], np.diff(padded, axis=1)[:-1]
-    return 2 * float(ink.sum()) / max(float(np.hypot(dy, dx).sum()), 1e-6)
+def stroke_width(ink: Tensor) -> Tensor:
+    """Twice the area over the length of the outline, both soft: the mean width of the strokes. (..., H, W) -> (...)
+
+    The outline is the picture's total variation, which by the coarea formula is the length of its contours averaged
+    over all levels of grey. Ends count as outline: an open stroke of length l and width t measures t / (1 + t / l).
+    Below two pixels, where no pixel is quite full, a stroke reads too thick: one of 1.5 as 1.7.
+    """
+    framed = torch.nn.functional.pad(ink, (1, 1, 1, 1))
+    left, right = framed[..., :-1], framed[..., 1:]
+    dx = (right - left)[..., :-1, :] / 2 + (right - left)[..., 1:, :] / 2  # between four pixels: the tightest gradient
+    dy = (left + right)[..., 1:, :] / 2 - (left + right)[..., :-1, :] / 2
+    outline = (dx.square() + dy.square()).sqrt().sum(dim=(-2, -1))
+    return 2 * ink.sum(dim=(-2, -1)) / outline.clamp_min(1e-9)
 
 
 def _crop(ink: Plane) -> Plane:

@@ -1,9 +1,8 @@
-"""Find the ink in a picture of a digit: from pixels of any origin to a soft map, 1 on the stroke and 0 beside it.
+"""Find the ink in a picture of a digit: a soft map, 1 on the stroke and 0 beside it.
 
-A phone photo of a pen digit on paper is the normal case: paper that is not white, light that falls off, a shadow,
-sensor noise, JPEG blocks, ruled lines, the edge of a table. In order: divide by a smooth fit of the paper; take away
-what is wider than any stroke (hard shadows, tables) by a morphological closing; threshold relative to the ink's own
-contrast; keep the components that make up the digit. Dark and light ink are both tried, and the better digit wins.
+Made for photos of a pen digit on paper: uneven light, shadows, noise, JPEG blocks, ruled lines, table edges. The
+picture is divided by a smooth fit of the paper; a morphological closing removes what is wider than any stroke; a
+threshold relative to the ink's contrast and the components that make up the digit remain. Dark and light ink are tried.
 """
 
 from functools import lru_cache
@@ -60,7 +59,7 @@ def _is_two_tone(pixels: Pixels) -> bool:
 
 
 def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
-    """Look for ink darker than `papers` (and, if `local`, than its surroundings): a score, 0 for none, and the ink."""
+    """Look for ink darker than ``papers`` and, if ``local``, than its surroundings: a score (0: none) and the ink."""
     # by the colour in which the ink stands out most; in the dark, differences are not blown up beyond threefold
     flat = 1 - _largest((papers - pixels) / np.maximum(papers, 0.3))
     contrast, noise = _stroke_contrast(flat, local)
@@ -176,5 +175,5 @@ def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bo
 
 
 def _largest(colours: NDArray[np.floating]) -> NDArray[np.float32]:
-    """The largest of each pixel's three values: (h, w, 3) -> (h, w). As `max(axis=2)`, which is thirty times slower."""
+    """The largest of each pixel's three values, (h, w, 3) -> (h, w), thirty times faster than ``max(axis=2)``."""
     return np.maximum(np.maximum(colours[..., 0], colours[..., 1]), colours[..., 2])

@@ -1,7 +1,6 @@
-"""From whatever a person hands in (a file of any kind, a Pillow image, an array) to plain pixels: (H, W, 3) in [0, 1].
+"""From an image file of any kind, a Pillow image or an array to plain pixels: (H, W, 3) in [0, 1].
 
-Files come from strangers. Pillow's limits stay on (a decompression bomb is an error, a truncated file is an error), and
-every failure is one sentence that names the file.
+Files are not trusted. Pillow's limits stay on, and every failure is one sentence that names the file.
 """
 
 import io
@@ -101,10 +100,9 @@ def read_pixels(
 ) -> Pixels:
     """Bring an image to RGB floats, upright and opaque. Errors call it ``name``.
 
-    `enough`: a size of the longer side beyond which detail is not needed, so that a 50-megapixel photo is reduced while
-    it is still bytes. `white`: the grey level that is white where levels do not fit 8 bits, if it is not 65535, such as
-    4095 for the 12 bits of many instruments; what is above it is white, too.
-    Transparency is laid on white, or on black if what is opaque is light: a drawing stays visible.
+    ``enough``: a size of the longer side beyond which detail is not needed; larger photos are reduced while they are
+    bytes. ``white``: the grey level that is white where levels do not fit 8 bits, if not 65535, such as 4095 for 12
+    bits. Transparency is laid on white, or on black if the opaque part is light.
     """
     name = name or name_of(image)
     if isinstance(image, np.ndarray):
@@ -214,7 +212,7 @@ def resize(
     box: tuple[float, float, float, float] | None = None,
     resample: Image.Resampling = Image.Resampling.BILINEAR,
 ) -> NDArray[np.float32]:
-    """Resize (H, W) or (H, W, C) to `size` = (h, w) in floats, antialiased; `box` is (left, top, right, bottom)."""
+    """Resize (H, W) or (H, W, C) to ``size`` = (h, w) in floats, antialiased; ``box`` is (left, top, right, bottom)."""
     planes = values[:, :, None] if values.ndim == 2 else values
     height, width = size
     out = [

@@ -1,8 +1,7 @@
-"""Data sets by name. A new one is one file with one `@register` line.
+"""Data sets by name: NAME, NAME:PATH or NAME:PATH,key=value,...
 
-`load` finds it as NAME, NAME:PATH or NAME:PATH,key=value,...: what a data set can be told is the keyword-only
-parameters of its loader, checked against their annotations. So one string says all about the data of a run, in a
-configuration, on a command line and on the card of trained weights.
+Options are the keyword-only parameters of the loader, checked against their annotations. So one string describes the
+data of a run, in a configuration, on the command line and on the card of trained weights.
 """
 
 import inspect
@@ -96,7 +95,7 @@ def register(
 
 
 def list_datasets() -> list[str]:
-    """The names that `load` knows."""
+    """The names that ``load`` knows."""
     return sorted(_ENTRIES)
 
 
@@ -120,25 +119,23 @@ def info(spec: str) -> DatasetInfo:
 
 def describe(name: str) -> str:
     """One line about a data set."""
-    return _ENTRIES[check_name("data set", name, list_datasets())].description
+    return info(name).description
 
 
 def splits_of(spec: str) -> tuple[str, ...]:
-    """The splits that `load(spec, split)` knows."""
+    """The splits that ``load(spec, split)`` knows."""
     return _find(spec)[1].splits
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """What NAME:key=value may set, with the values that hold if nothing is said."""
-    return {key: parameter.default for key, parameter in _find(name)[1].options.items()}
+    """What NAME:key=value may set, with the defaults."""
+    return dict(info(name).options)
 
 
 def canonical(spec: str) -> str:
     """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
     name, entry = _find(spec)
-    path, options = path_of(spec), _parse(spec, entry)[1]
-    words = ([str(path)] if path else []) + [f"{k}={v}" for k, v in options.items()]
-    return f"{name}:{','.join(words)}" if words else name
+    return _joined(name, path_of(spec), _parse(spec, entry)[1])
 
 
 def path_of(spec: str) -> Path | None:
@@ -148,10 +145,14 @@ def path_of(spec: str) -> Path | None:
 
 
 def with_options(spec: str, **options: Any) -> str:
-    """The same spec with some options set otherwise: `with_options("multimnist", shift=6)`."""
+    """The same spec with some options set otherwise: ``with_options("multimnist", shift=6)``."""
     name, entry = _find(spec)
     path, given = _parse(spec, entry)
-    words = ([path] if path else []) + [f"{key}={value}" for key, value in (given | options).items()]
+    return _joined(name, path, given | options)
+
+
+def _joined(name: str, path: str | Path | None, options: _Options) -> str:
+    words = ([str(path)] if path else []) + [f"{key}={value}" for key, value in options.items()]
     return f"{name}:{','.join(words)}" if words else name
 
 

@@ -1,9 +1,8 @@
-"""Augmentation of whole batches, keyed by (seed, epoch, example): an example is bent the same way in whatever batch.
+"""Augmentation of whole batches, keyed by (seed, epoch, example): it does not depend on the batch.
 
-Two paths for moving. Integer shifts alone, as in the CapsNet paper (up to 2 pixels, zero fill), are an exact gather: no
-pixel value changes. As soon as rotation, scale, shear or bending take part, all of it and the shift go into *one*
-bilinear sampling, so that an image is never interpolated twice. Mirroring comes before either and brightness after;
-each kind of change has a stream of random numbers of its own, so switching one on changes nothing about the others.
+Integer shifts alone, as in the CapsNet paper, are an exact gather. With rotation, scale, shear or elastic distortion,
+these and the shift are *one* bilinear sampling, so that an image is never interpolated twice. Mirroring comes first and
+brightness last. Each kind has its own stream of random numbers: switching one on does not change the others.
 """
 
 import math
@@ -55,7 +54,7 @@ class Augment:
         return bool(self.rotate or self.scale or self.shear or self.elastic)
 
     def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
-        """Augment images (B, C, H, W) of the examples `indices` (B,)."""
+        """Augment images (B, C, H, W) of the examples ``indices`` (B,)."""
         if len(images) == 0:
             return images
         if self.flip:
@@ -126,10 +125,9 @@ def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
 def warp_images(images: Tensor, maps: Tensor, offsets: Tensor, pulls: Tensor | None = None) -> Tensor:
     """Apply each image's linear map about its centre, then its shift, in one bilinear sampling with zero fill.
 
-    Sampling asks where an *output* pixel came from, hence the inverse map; and `affine_grid` counts in half widths and
-    half heights, hence the factors that make a rotation a rotation on non-square images too. Pulls, of a net whose
-    corners are the image's, move the places that are asked: elastic distortion (Simard, Steinkraus, Platt 2003), with
-    a coarse net and bicubic interpolation in place of a smoothed random field.
+    Sampling asks where an *output* pixel came from, hence the inverse map; ``affine_grid`` counts in half widths and
+    half heights, hence the factors. Pulls move the places that are sampled: elastic distortion (Simard, Steinkraus,
+    Platt 2003), with a coarse net and bicubic interpolation in place of a smoothed random field.
 
     Shapes: images (B, C, H, W), maps (B, 2, 2) on (x, y), offsets (B, 2) as (down, right), pulls (B, 2, n, n) in pixels
     of x and y -> (B, C, H, W)

@@ -1,13 +1,12 @@
-"""What a data set is: something that turns example indices into a batch of tensors, whole batches at a time.
+"""What a data set is: it turns example indices into a batch of tensors.
 
-There is no loader process and no per-image work: a batch is one gather, one conversion and (if asked for) one
-augmentation. Order and augmentation are keyed by (seed, epoch, example index), so any batch of any epoch can be made
-without making the ones before it.
+A batch is one gather, one conversion and at most one augmentation, without loader processes. Order and augmentation are
+keyed by (seed, epoch, example index), so any batch can be made without making the ones before it.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -36,9 +35,12 @@ class Batch(NamedTuple):
 
 
 class BatchTransform(Protocol):
-    """What may be passed as `augment`: a pure function of the images and their address."""
+    """What may be passed as ``augment``: a pure function of the images and their address."""
 
     def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: NDArray[np.int64]) -> Tensor: ...
+
+
+Augmentation: TypeAlias = BatchTransform | None
 
 
 class Dataset:
@@ -71,10 +73,8 @@ class Dataset:
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def batch(
-        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
-    ) -> Batch:
-        """Make the batch of these examples; `seed` and `epoch` only matter where something random is involved."""
+    def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
+        """Make the batch of these examples; ``seed`` and ``epoch`` only matter where something random is involved."""
         raise NotImplementedError
 
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
@@ -124,9 +124,7 @@ class ArrayDataset(Dataset):
     def __len__(self) -> int:
         return len(self.images)
 
-    def batch(
-        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
-    ) -> Batch:
+    def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)
         images = torch.from_numpy(self.images.take(index, axis=0)).to(torch.float32)
         if self.images.dtype == np.uint8:
@@ -157,9 +155,7 @@ class Subset(Dataset):
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def batch(
-        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
-    ) -> Batch:
+    def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)
         made = self.whole.batch(self.chosen[index], augment=augment, seed=seed, epoch=epoch)
         return made._replace(indices=torch.from_numpy(index))
@@ -182,7 +178,7 @@ def _check_images(images: NDArray) -> NDArray:
 
 
 def _check_targets(targets: NDArray, class_names: Sequence[str] | None, count: int) -> tuple[NDArray, tuple[str, ...]]:
-    """Bring targets to int64 (N,) or float32 (N, J), and name the classes by their number if nobody did."""
+    """Bring targets to int64 (N,) or float32 (N, J), and name the classes by their numbers if there are no names."""
     if targets.ndim not in (1, 2) or len(targets) != count:
         raise ValueError(f"{count} images need targets of shape ({count},) or ({count}, J), got {targets.shape}")
     if targets.ndim == 2:
@@ -219,7 +215,7 @@ def batch_indices(
     start: int = 0,
     drop_last: bool = False,
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield which examples each batch of an epoch holds, from batch `start` on, without touching any pixels.
+    """Yield which examples each batch of an epoch holds, from batch ``start`` on, without touching any pixels.
 
     With N processes each takes its share of every array this yields, and the union is what one process would see.
     """
@@ -241,7 +237,7 @@ def batches(
     start: int = 0,
     drop_last: bool = False,
 ) -> Iterator[Batch]:
-    """Yield the batches of one epoch; `start` skips that many without making them, for an exact mid-epoch resume."""
+    """Yield the batches of one epoch; ``start`` skips that many without making them, for an exact mid-epoch resume."""
     order = batch_indices(
         len(dataset), batch_size, seed=seed, epoch=epoch, shuffle=shuffle, start=start, drop_last=drop_last
     )

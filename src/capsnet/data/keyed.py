@@ -1,13 +1,9 @@
-"""Randomness that is addressed, not streamed.
+"""Random numbers as a pure function of (seed, epoch, example index, draw, stream).
 
-Every random number in this package is a pure function of *where it is used*: (seed, epoch, example index, draw,
-stream). Nothing is consumed and nothing is remembered, so a resumed run, a run on eight processes and a run that visits
-the examples in another order all see the same numbers, and the ten-millionth example costs as much as the first.
-
-The generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"): stream, seed
-and epoch are folded into a 64-bit key, key and index into a row state, and the draws of a row are the SplitMix64
-sequence that starts there. It passes BigCrush, is a few vectorised integer operations per number, and wraps around
-identically on every platform. The golden values in tests/data/test_keyed.py pin it: changing them changes every
+Nothing is consumed or remembered, so a resumed run, a run on eight processes and a run in another order see the same
+numbers. The generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"):
+stream, seed and epoch are folded into a 64-bit key, key and index into a row state, and the draws of a row are the
+SplitMix64 sequence that starts there. The golden values in tests/data/test_keyed.py pin it: changing them changes every
 published result.
 """
 
@@ -18,14 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _MASK = (1 << 64) - 1
-_GAMMA = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: successive states are as far apart as they can be
-
-
-def _mix_int(z: int) -> int:
-    """The finaliser of SplitMix64 on one Python integer: the twin of `_mix`, for the scalar part of the key."""
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: successive states are as far apart as they can be
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -35,11 +24,11 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def _key(seed: int, epoch: int, stream: str) -> int:
-    """Fold the scalar arguments one after another; each is fully mixed before the next, so neighbours are unrelated."""
-    state = int.from_bytes(hashlib.blake2b(stream.encode(), digest_size=8).digest(), "little")
+def _key(seed: int, epoch: int, stream: str) -> NDArray[np.uint64]:
+    """Fold the scalar arguments one after another, each fully mixed before the next. Shapes: -> (1,)"""
+    state = np.frombuffer(hashlib.blake2b(stream.encode(), digest_size=8).digest(), "<u8").astype(np.uint64)
     for word in (seed, epoch):
-        state = _mix_int((state + _GAMMA + _mix_int((int(word) + _GAMMA) & _MASK)) & _MASK)
+        state = _mix(state + _GAMMA + _mix(np.array([int(word) & _MASK], np.uint64) + _GAMMA))
     return state
 
 
@@ -51,15 +40,15 @@ def _as_indices(indices: ArrayLike) -> NDArray[np.uint64]:
 
 
 def bits(seed: int, epoch: int, indices: ArrayLike, n: int, stream: str) -> NDArray[np.uint64]:
-    """Draw `n` random 64-bit words for each example.
+    """Draw ``n`` random 64-bit words for each example.
 
     Row r depends only on (seed, epoch, indices[r], stream), and its first m numbers do not depend on n: asking for more
     later changes nothing that was drawn before.
 
     Shapes: indices (B,) -> (B, n)
     """
-    row = _as_indices(indices) * np.uint64(_GAMMA) + np.uint64(_key(seed, epoch, stream))  # (B,)
-    steps = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(_GAMMA)  # (n,)
+    row = _as_indices(indices) * _GAMMA + _key(seed, epoch, stream)  # (B,)
+    steps = np.arange(1, n + 1, dtype=np.uint64) * _GAMMA  # (n,)
     return _mix(_mix(row)[:, None] + steps[None, :])
 
 
@@ -76,10 +65,10 @@ def uniform(
 
 
 def integers(seed: int, epoch: int, indices: ArrayLike, n: int, stream: str, low: int, high: int) -> NDArray[np.int64]:
-    """Draw integers in low..high-1 (as in numpy, `high` is left out). The bias is below 2^-32 for any range.
+    """Draw integers in low..high-1 (as in numpy, ``high`` is left out). The bias is below 2^-32 for any range.
 
     The word is multiplied by the range and the top 64 of the 96 bits kept: no rejection loop, hence a fixed cost and
-    one word per number, and no bias towards small numbers as `% range` would have.
+    one word per number, and no bias towards small numbers as ``% range`` would have.
 
     Shapes: indices (B,) -> (B, n)
     """
@@ -93,7 +82,7 @@ def integers(seed: int, epoch: int, indices: ArrayLike, n: int, stream: str, low
 
 
 def permutation(seed: int, epoch: int, n: int, stream: str = "shuffle") -> NDArray[np.int64]:
-    """Return the order in which epoch `epoch` visits `n` examples: each gets a random word, and they are sorted by it.
+    """The order in which an epoch visits ``n`` examples: each gets a random word, and they are sorted by it.
 
     Shapes: -> (n,)
     """

@@ -1,6 +1,6 @@
-"""From any image to what a model takes: the one preprocessing of `predict`, the web page and export.
+"""From any image to what a model takes: the one preprocessing of ``predict``, the web page and export.
 
-It is stored inside the weights file, so a model always sees pictures prepared as those it was trained on.
+It is stored inside the weights file, so that pictures are prepared as those in training.
 """
 
 from contextlib import nullcontext
@@ -32,12 +32,12 @@ class Preprocess(BaseModel):
 
     - "digit": ink is found (dark on light or light on dark, photo or drawing), cropped, scaled into the middle 20/28 of
       the frame and centred by mass, white on black: as MNIST was made. An image that already is so stays as it is.
-      `border` pixels on each side stay out of that: digits of MNIST's size on a larger canvas.
-    - "plain": the colours as they are, resized. `fit` says what happens to another shape than the frame's: "crop"
+      ``border`` pixels on each side stay out of that: digits of MNIST's size on a larger canvas.
+    - "plain": the colours as they are, resized. ``fit`` says what happens to another shape than the frame's: "crop"
       covers the frame and cuts off what sticks out, "pad" keeps the whole picture between black bars, "stretch" gives
       up the aspect ratio.
 
-    `white` is the grey level that counts as white where levels do not fit 8 bits; None is 65535, the most of 16 bits.
+    ``white`` is the grey level that counts as white where levels do not fit 8 bits; None is 65535, the most of 16 bits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,8 +57,8 @@ class Preprocess(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`white` only where somebody set it: what is stored with most weights stays what it has always been."""
+    def _without_default_white(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store ``white`` only if it is set: most weights files are older than it."""
         return {key: value for key, value in handler(self).items() if key != "white" or value is not None}
 
     def __call__(self, image: ImageLike) -> Tensor:

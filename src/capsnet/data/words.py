@@ -1,4 +1,4 @@
-"""From a text to the numbers that a model of texts takes, and back: the text's counterpart of `Preprocess`."""
+"""From a text to the numbers that a model of texts takes, and back: the text's counterpart of ``Preprocess``."""
 
 import re
 from collections.abc import Sequence

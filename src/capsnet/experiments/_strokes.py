@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from capsnet.data import stroke_width
+
 
 class Property(NamedTuple):
     """What is measured, and in what unit."""
@@ -49,22 +51,7 @@ def measure(pictures: Tensor) -> Tensor:
     skew = torch.einsum("...hw,...h,...w->...", ink, dy, dx)
     tall = (rows * dy.square()).sum(-1)
     slant = torch.rad2deg(torch.atan2(-skew, tall))  # rows count downwards, so leaning right is a negative skew
-    return torch.stack([thickness(ink), area, slant, extent(columns), extent(rows), x, y], dim=-1)
-
-
-def thickness(ink: Tensor) -> Tensor:
-    """Twice the area over the length of the outline, both soft: the mean width of the strokes. (..., H, W) -> (...)
-
-    The outline is the picture's total variation, which by the coarea formula is the length of its contours averaged
-    over all levels of grey. Ends count as outline: an open stroke of length l and width t measures t / (1 + t / l).
-    Below two pixels, where no pixel is quite full, a stroke reads too thick: one of 1.5 as 1.7.
-    """
-    framed = pad(ink, (1, 1, 1, 1))
-    left, right = framed[..., :-1], framed[..., 1:]
-    dx = (right - left)[..., :-1, :] / 2 + (right - left)[..., 1:, :] / 2  # between four pixels: the tightest gradient
-    dy = (left + right)[..., 1:, :] / 2 - (left + right)[..., :-1, :] / 2
-    outline = (dx.square() + dy.square()).sqrt().sum(dim=(-2, -1))
-    return 2 * ink.sum(dim=(-2, -1)) / outline.clamp_min(1e-9)
+    return torch.stack([stroke_width(ink), area, slant, extent(columns), extent(rows), x, y], dim=-1)
 
 
 def extent(profile: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """MultiMNIST: the pairs are what the paper says, whoever asks for them and in whatever order."""
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -281,12 +280,3 @@ def test_augment_moves_the_sources_with_the_picture(pairs: Pairs, augment: Augme
         torch.testing.assert_close(moved.sources.images[:, which], augment(plain.sources.images[:, which], **key))
     assert torch.equal(moved.sources.classes, plain.sources.classes)
     assert torch.equal(moved.targets, plain.targets)
-
-
-def test_speed(pairs: Pairs) -> None:
-    """Far below what it does on one quiet core (150,000 pairs/s), far above what a loop over pairs could do."""
-    pairs.batch(range(1_000))
-    started = time.process_time()
-    for start in range(0, 5_000, 1_000):
-        pairs.batch(range(start, start + 1_000))
-    assert 5_000 / (time.process_time() - started) > 20_000

@@ -82,7 +82,7 @@ def slot_words(topic: int, slot: str) -> list[str]:
 def denials() -> re.Pattern[str]:
     """Every phrasing that denies something, longest first, with the words that its slots may hold."""
     phrases = []
-    for phrase in _lexicon._DENYING:
+    for phrase in _lexicon._LISTS["DENYING"]:
         for slot in _lexicon._SLOTS:
             words = {word for topic in range(len(_lexicon.TOPICS)) for word in slot_words(topic, slot)}
             phrase = re.sub(rf"\b{slot}\b", f"(?:{'|'.join(sorted(words))})", phrase)

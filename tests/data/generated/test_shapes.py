@@ -27,13 +27,13 @@ COUNT = 300
 
 @cache
 def made(kind: Kind) -> tuple[Batch, Truth]:
-    dataset = Shapes(kind, "test", count=COUNT)
+    dataset = Shapes("test", kind=kind, count=COUNT)
     return dataset.batch(np.arange(COUNT)), dataset.truth(np.arange(COUNT))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_example_is_the_same_in_any_batch(kind: Kind) -> None:
-    dataset, (batch, truth) = Shapes(kind, "test", count=COUNT), made(kind)
+    dataset, (batch, truth) = Shapes("test", kind=kind, count=COUNT), made(kind)
     order = np.array([7, 250, 0, 31, 7])
     again, told = dataset.batch(order, seed=5, epoch=3), dataset.truth(order)
     assert torch.equal(again.images, batch.images[order])
@@ -51,7 +51,7 @@ def test_an_example_is_the_same_in_any_batch(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pictures_are_well_formed(kind: Kind) -> None:
-    dataset, (batch, truth) = Shapes(kind, "test", count=COUNT), made(kind)
+    dataset, (batch, truth) = Shapes("test", kind=kind, count=COUNT), made(kind)
     assert batch.images.shape == (COUNT, 1, 40, 40)
     assert batch.images.dtype == torch.float32
     assert 0 <= float(batch.images.min()) < float(batch.images.max()) <= 1
@@ -77,16 +77,16 @@ def test_labels_are_the_truth_and_balanced(kind: Kind) -> None:
 
 
 def test_splits_never_share_an_example() -> None:
-    poses = {split: Shapes("wholes", split, count=200).truth(np.arange(200)).poses for split in COUNTS}
-    poses["other seed"] = Shapes("wholes", "train", count=200, seed=1).truth(np.arange(200)).poses
+    poses = {split: Shapes(split, kind="wholes", count=200).truth(np.arange(200)).poses for split in COUNTS}
+    poses["other seed"] = Shapes("train", kind="wholes", count=200, seed=1).truth(np.arange(200)).poses
     everything = np.concatenate(list(poses.values())).reshape(-1, 4)
     for column in everything.T[:3]:
         assert len(np.unique(column)) == 800
 
 
 def test_train_and_validation_are_put_together() -> None:
-    train, validation = Shapes("crowded", "train", count=30), Shapes("crowded", "validation", count=30)
-    both = Shapes("crowded", "train+validation", count=30)
+    train, validation = Shapes("train", kind="crowded", count=30), Shapes("validation", kind="crowded", count=30)
+    both = Shapes("train+validation", kind="crowded", count=30)
     assert len(both) == 60
     batch = both.batch([31, 2, 59])
     expected = torch.cat([validation.batch([1]).images, train.batch([2]).images, validation.batch([29]).images])
@@ -203,7 +203,7 @@ def test_crowded_targets_and_sources() -> None:
     assert batch.sources.classes.tolist() == truth.classes.tolist()
     assert (batch.targets.sum(dim=1) == 2).all()
     assert len({tuple(row) for row in truth.classes.tolist()}) == 6
-    two = Shapes("crowded", "train", objects=2)
+    two = Shapes("train", kind="crowded", objects=2)
     pair = two.batch(np.arange(60))
     assert pair.targets.dtype == torch.float32
     assert pair.sources is not None
@@ -215,7 +215,7 @@ def test_crowded_targets_and_sources() -> None:
 
 @pytest.mark.parametrize("objects", [2, 3])
 def test_crowded_objects_touch_but_stay_visible(objects: int) -> None:
-    dataset = Shapes("crowded", "validation", objects=objects, size=48)
+    dataset = Shapes("validation", kind="crowded", objects=objects, size=48)
     truth = dataset.truth(np.arange(COUNT))
     scene = Scene(truth.poses, truth.classes, truth.part_poses, truth.part_kinds, truth.part_filled)
     share = shared_silhouettes(scene, 48)
@@ -230,15 +230,15 @@ def test_crowded_objects_touch_but_stay_visible(objects: int) -> None:
 
 
 def test_the_size_of_the_canvas_scales_the_scene() -> None:
-    small, large = (Shapes("wholes", "test", size=size).truth([3, 4]) for size in (24, 72))
+    small, large = (Shapes("test", kind="wholes", size=size).truth([3, 4]) for size in (24, 72))
     np.testing.assert_allclose(3 * small.poses[..., 3], large.poses[..., 3])
     np.testing.assert_array_equal(small.poses[..., 2], large.poses[..., 2])
     for kind in KINDS:
-        assert Shapes(kind, "test", size=24, count=64).batch(np.arange(64)).images.shape == (64, 1, 24, 24)
+        assert Shapes("test", kind=kind, size=24, count=64).batch(np.arange(64)).images.shape == (64, 1, 24, 24)
 
 
 def test_augmentation_moves_sources_with_the_picture() -> None:
-    dataset, augment = Shapes("crowded", "test", count=20), Augment(shift=3)
+    dataset, augment = Shapes("test", kind="crowded", count=20), Augment(shift=3)
     plain, moved = dataset.batch([4, 9]), dataset.batch([4, 9], augment=augment, seed=1, epoch=2)
     assert not torch.equal(plain.images, moved.images)
     assert moved.sources is not None
@@ -248,9 +248,9 @@ def test_augmentation_moves_sources_with_the_picture() -> None:
 
 def test_wrong_options() -> None:
     with pytest.raises(ValueError, match=r"unknown kind of shapes 'whole'. Did you mean 'wholes'"):
-        Shapes("whole")  # type: ignore[arg-type]
+        Shapes(kind="whole")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"unknown split 'tset'"):
-        Shapes("wholes", "tset")
+        Shapes("tset", kind="wholes")
     with pytest.raises(ValueError, match=r"size of at least 24 pixels, got 8"):
         shapes(size=8)
     with pytest.raises(ValueError, match=r"objects must lie in 2..3 .*, got 4"):

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.io import savemat
+from scipy.sparse import csr_matrix
 
 from capsnet.data.readers.mat5 import decode_mat, read_mat
 
-TYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16", "?"]
+TYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"]
 
 
 def mat_bytes(variables: dict[str, Any], **options: Any) -> bytes:
@@ -39,16 +40,14 @@ def big_endian(array: np.ndarray, name: bytes = b"x") -> bytes:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_numbers(tmp_path: Path, dtype: str, packed: bool) -> None:
-    array = (np.arange(24).reshape(2, 3, 4) - (0 if dtype[0] in "u?" else 7)).astype(dtype)
-    if array.dtype.kind == "c":
-        array = array * (1 + 2j)
+    array = (np.arange(24).reshape(2, 3, 4) - (0 if dtype[0] == "u" else 7)).astype(dtype)
     path = tmp_path / "a.mat"
     savemat(path, {"a": array, "b": array[0]}, do_compression=packed)
     found = read_mat(path)
     assert list(found) == ["a", "b"]
     np.testing.assert_array_equal(found["a"], array)
     np.testing.assert_array_equal(found["b"], array[0])
-    assert found["a"].dtype.kind == array.dtype.kind
+    assert found["a"].dtype == array.dtype
 
 
 @given(
@@ -65,25 +64,17 @@ def test_any_array(array: np.ndarray, packed: bool) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_structs_cells_and_text(packed: bool) -> None:
+def test_structs_are_dicts_and_what_is_not_an_array_is_skipped(packed: bool) -> None:
     cell = np.empty((1, 2), dtype=object)
     cell[0, 0], cell[0, 1] = np.arange(3.0), "inside"
-    rows = np.zeros((1, 2), dtype=[("value", object), ("deep", object)])
-    rows[0, 0], rows[0, 1] = (np.float64(1), {"x": "one"}), (np.float64(2), {"x": "two"})
-    variables = {"s": {"image": np.eye(3, dtype=np.uint8), "name": "déjà vu", "c": cell}, "t": rows, "empty": ""}
-    found = decode_mat(mat_bytes(variables, do_compression=packed), "memory")
+    fields = {"image": np.eye(3, dtype=np.uint8), "name": "déjà vu", "deep": {"x": np.arange(4.0)}, "cell": cell}
+    variables = {"s": fields, "text": "words", "cell": cell, "complex": np.eye(2) * 1j, "sparse": csr_matrix(np.eye(3))}
+    found = decode_mat(mat_bytes(variables | {"last": np.eye(2)}, do_compression=packed), "memory")
+    assert list(found) == ["s", "last"]
     np.testing.assert_array_equal(found["s"]["image"], np.eye(3))
-    assert found["s"]["name"] == "déjà vu"
-    assert found["s"]["c"].shape == (1, 2)
-    np.testing.assert_array_equal(found["s"]["c"][0, 0].ravel(), [0, 1, 2])
-    assert found["s"]["c"][0, 1] == "inside"
-    assert [(row["value"].item(), row["deep"]["x"]) for row in found["t"].ravel()] == [(1, "one"), (2, "two")]
-    assert found["empty"] == ""
-
-
-def test_several_rows_of_text() -> None:
-    found = decode_mat(mat_bytes({"names": ["cat", "dogs", "ox"]}), "memory")["names"]
-    assert [row.rstrip() for row in found] == ["cat", "dogs", "ox"]
+    np.testing.assert_array_equal(found["s"]["deep"]["x"].ravel(), np.arange(4))
+    assert found["s"]["name"] is None
+    np.testing.assert_array_equal(found["last"], np.eye(2))
 
 
 def test_big_endian_and_smaller_storage() -> None:
@@ -123,21 +114,17 @@ def test_nesting_has_an_end() -> None:
     value: Any = np.eye(2)
     for _ in range(40):
         value = {"s": value}
-    with pytest.raises(ValueError, match="levels of nesting"):
+    with pytest.raises(ValueError, match="levels deep"):
         decode_mat(mat_bytes({"a": value}), "memory")
 
 
 def test_other_formats_are_named(tmp_path: Path) -> None:
-    from scipy.sparse import csr_matrix
-
     with pytest.raises(ValueError, match=r"version 7\.3 \(HDF5\).*-v7"):
         decode_mat(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM" + bytes(600), "new")
     with pytest.raises(ValueError, match=r"expected a level-5 \.mat file"):
         decode_mat(mat_bytes({"a": np.eye(2)}, format="4"), "old")
     with pytest.raises(ValueError, match="found 0 bytes with nothing there"):
         decode_mat(b"", "empty")
-    with pytest.raises(ValueError, match="sparse array"):
-        decode_mat(mat_bytes({"a": csr_matrix(np.eye(3))}), "sparse")
     with pytest.raises(ValueError, match="none: expected at least one variable"):
         decode_mat(mat_bytes({}), "none")
     with pytest.raises(FileNotFoundError, match=r"nowhere: expected a \.mat file, found nothing"):

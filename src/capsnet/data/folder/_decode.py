@@ -1,7 +1,6 @@
-"""Many image files into one array, once per process: in threads, since Pillow lets go of the interpreter meanwhile.
+"""Read many image files into one array, once per process, in threads.
 
-What cannot be read is left out and named. Files are compared byte by byte (by hash), for copies of an image would
-otherwise end up on both sides of a split.
+Files that cannot be read are left out and named. Byte-identical copies are found, so that they stay in one split.
 """
 
 import hashlib
@@ -50,7 +49,7 @@ def decode(
     source: str,
     white: int | None = None,
 ) -> Decoded:
-    """Read all `items` below `folder`. The stamps inside them make files that were rewritten different ones."""
+    """Read all ``items`` below ``folder``. The stamps inside them make files that were rewritten different ones."""
     rgb, grey, colour, digests, reasons = _read(folder, items, size, channels, fit, white)
     good = [i for i, reason in enumerate(reasons) if not reason]
     if len(good) < len(items):
@@ -76,7 +75,7 @@ def _read(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.bool_], list[str], list[str]]:
     """Fill an RGB and a grey array, as far as they may be needed: whether any image has colour is known at the end.
 
-    Grey is made of RGB before rounding; resizing is linear, so this is what the `Preprocess` for grey does.
+    Grey is made of RGB before rounding; resizing is linear, so this is what the ``Preprocess`` for grey does.
     """
     count, (height, width) = len(items), size
     planes_of = {"channels": 1 if channels == "grey" else 3, "fit": fit, "white": white}
@@ -90,13 +89,13 @@ def _read(
     colour, digests, reasons = np.zeros(count, dtype=bool), [""] * count, [""] * count
 
     def read_one(i: int) -> None:
-        path = folder.absolute() / items[i].name  # a name that begins with ~ is nobody's home
+        path = folder.absolute() / items[i].name  # a name that begins with ~ is not a home folder
         try:
             data = path.read_bytes()
             if not data:
                 raise ValueError("the file is empty")
             planes = prepare(path).numpy()  # (C, H, W)
-        except Exception as error:  # a stranger's file can make a decoder fail in any way; the others still count
+        except Exception as error:  # an untrusted file can make a decoder fail in any way
             reasons[i] = str(error).removeprefix(f"{path}: ") or type(error).__name__
             return
         digests[i] = hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -159,13 +158,8 @@ def _report_dark(folder: Path, items: tuple[Item, ...], images: NDArray[np.uint8
     deep = [item.name for item, is_dark in zip(items, dark, strict=True) if is_dark and is_deep(folder / item.name)]
     bright = (item.name for item, is_dark in zip(items, dark, strict=True) if not is_dark)
     if deep and not any(is_deep(folder / name) for name in bright):
-        log.warning(
-            "%s: none of the %d images with 16-bit grey levels reaches a quarter of white (65535), for example %s: "
-            "if less is white in them, say so: white=4095 for 12 bits",
-            source,
-            len(deep),
-            deep[0],
-        )
+        text = f"{source}: none of the {len(deep)} images with 16-bit grey levels reaches a quarter of white (65535)"
+        log.warning("%s, for example %s: if less is white in them, say so: white=4095 for 12 bits", text, deep[0])
 
 
 def _labels(item: Item) -> str:

@@ -1,9 +1,8 @@
-"""A CSV file of images and their labels: columns `path` and `label` (or `labels`), perhaps `split` and `group`.
+"""A CSV file of images and labels: columns ``path`` and ``label`` (or ``labels``), perhaps ``split`` and ``group``.
 
-Paths count from where the CSV file is. Several labels stand in one cell with | between them, and an empty cell says
-that the image shows none of the classes. Images with the same `group` (a patient, a day, a camera) stay in one split;
-an empty cell is a group of its own. Other columns are ignored. Comma, semicolon or tab between the columns, UTF-8 with
-or without a mark.
+Paths are relative to the CSV file. Several labels are separated by |, an empty cell is no label. Images with the same
+``group`` (a patient, a day, a camera) stay in one split. Other columns are ignored. Columns are separated by comma,
+semicolon or tab; the text is UTF-8.
 """
 
 import csv
@@ -41,7 +40,7 @@ def list_csv(path: Path) -> Listing:
 
 
 def looks_like_labels(path: Path) -> bool:
-    """Whether the first line is a header of the kind that `list_csv` reads."""
+    """Whether the first line is a header of the kind that ``list_csv`` reads."""
     try:
         _header(path, _text(path))
     except ValueError:

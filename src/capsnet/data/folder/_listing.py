@@ -15,15 +15,8 @@ log = logging.getLogger("capsnet")
 
 _USUAL = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".dib", ".gif", ".tif", ".tiff"))
 SUFFIXES = _USUAL | {".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"}
-SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "test": "test",
-    "testing": "test",
-}
+_WORDS = {"train": "train training", "validation": "validation valid val", "test": "test testing"}
+SPLIT_NAMES = {word: split for split, words in _WORDS.items() for word in words.split()}
 
 
 class Item(NamedTuple):
@@ -111,7 +104,7 @@ def images_in(folder: str | Path) -> list[Path]:
     found = sorted(_images_under(root), key=lambda path: natural(path.relative_to(root).as_posix()))
     if not found:
         raise ValueError(f"{folder}: expected images, found {_what(root)}")
-    return [path.absolute() if str(path).startswith("~") else path for path in found]  # a name, nobody's home
+    return [path.absolute() if str(path).startswith("~") else path for path in found]  # a name, not a home folder
 
 
 def _images_under(folder: Path) -> Iterator[Path]:

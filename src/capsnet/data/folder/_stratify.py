@@ -1,14 +1,12 @@
-"""Stratified splits and folds that stay put: who goes where is keyed by file name, not by position.
+"""Stratified splits and folds, keyed by file name and not by position.
 
 Every example draws a random number from its name. Within a class the examples are sorted by it and cut into
-consecutive runs of the sizes wanted, so sizes are exact and a new example moves at most one other across each cut;
-other classes do not notice. Copies of one file form a group and go together: they would leak the test split. So do the
-images of a group that the user names (a patient's, say), and then it is groups that are counted and cut.
+consecutive runs, so sizes are exact and a new example moves at most one other across each cut. Copies of a file and
+images of a group go together, and then groups are counted and cut.
 
-With several labels per example the classes take turns, the rarest first: a class places those of its examples that no
-rarer class has placed yet, into what its own quota still has room for. This is iterative stratification (Sechidis,
-Tsoumakas, Vlahavas 2011) with whole quotas, and for one label per example it is exactly the rule above. Examples
-without a label come last. Where shared labels leave a class out of some part, the numbers are drawn anew, a few times.
+With several labels per example the classes take turns, the rarest first, each within its own quota: iterative
+stratification (Sechidis, Tsoumakas, Vlahavas 2011) with whole quotas. Examples without a label come last. If a class is
+then missing from some part, the numbers are drawn again, a few times.
 """
 
 import hashlib
@@ -28,7 +26,7 @@ Quotas = Callable[[int, int], NDArray[np.int64]]  # (class number or -1, count) 
 
 @dataclass(frozen=True)
 class Examples:
-    """What a split needs to know about N examples; `source` is what errors call them."""
+    """What a split needs to know about N examples; ``source`` is what errors call them."""
 
     source: str
     names: tuple[str, ...]
@@ -62,7 +60,7 @@ def draw_parts(examples: Examples, shares: tuple[float, ...], *, seed: int, stre
 
 
 def draw_folds(examples: Examples, folds: int, *, seed: int, stream: str) -> NDArray[np.int64]:
-    """Cut into `folds` parts of equal size, class by class. Shapes: -> (N,) numbers of folds"""
+    """Cut into ``folds`` parts of equal size, class by class. Shapes: -> (N,) numbers of folds"""
     needed = max(folds, 4 if folds == 2 else 3)  # what a fold leaves must still do for train and validation
     _check_counts(examples, needed, f"for {folds} folds and a validation split")
     turn = keyed.integers(seed, 0, _hashes((*examples.class_names, "")), 1, stream, 0, folds)[:, 0]
@@ -99,7 +97,7 @@ def _distribute(examples: Examples, quotas: Quotas, seed: int, stream: str) -> N
 def _place(
     part: NDArray[np.int64], order: NDArray[np.int64], mine: NDArray[np.bool_], quota: NDArray[np.int64]
 ) -> None:
-    """Write the parts of those of `mine` that have none, in `order`, each part as far as its quota has room."""
+    """Write the parts of those of ``mine`` that have none, in ``order``, each part as far as its quota has room."""
     room = np.clip(quota - np.bincount(part[mine & (part >= 0)], minlength=len(quota)), 0, None)
     free = order[mine[order] & (part[order] < 0)]
     part[free] = np.repeat(np.arange(len(quota)), room)[: len(free)]

@@ -1,15 +1,12 @@
-"""Your own images: `folder:PATH`, where PATH is a folder with one sub-folder per class, or a CSV of paths and labels.
+"""Your own images: ``folder:PATH``, where PATH is a folder with one sub-folder per class, or a CSV of paths and labels.
 
-- A folder: the names of the sub-folders are the classes, images may lie deeper inside; hidden files and files that are
-  not images are passed over. If the sub-folders are called train, test and validation (or val), the classes are one
-  level further down and these are the splits.
-- A CSV file, or a folder with one such file and at most one sub-folder: see `_labels_csv`. If every image has one
-  label, the targets are class numbers; as soon as one has none or several, they are multi-hot for all. Images of one
-  `group` stay in one split.
+- A folder: the sub-folders are the classes, and images may lie deeper inside. If the sub-folders are called train, test
+  and validation (or val), they are the splits and the classes are one level further down.
+- A CSV file, or a folder with one such file and at most one sub-folder: see ``_labels_csv``. Targets are class numbers
+  if every image has one label, else multi-hot.
 
-Without splits of your own, `validation` and `test` are shares of each class, drawn by `seed` and the images' names: see
-`_splits`. A split that you did not name is drawn from your train. With `folds=K`, fold number `fold` is the test split
-(over all numbers every image is tested once) and `validation` is a share of the rest.
+Without splits of your own, ``validation`` and ``test`` are shares of each class, see ``_stratify``. A split that you
+did not name is drawn from your train. With ``folds=K``, fold number ``fold`` is the test split.
 """
 
 import re
@@ -64,10 +61,10 @@ def folder(
     folds: Annotated[int, Field(ge=2)] | None = None,
     fold: Annotated[int, Field(ge=0)] = 0,
 ) -> FolderDataset:
-    """Load one split of a user's images, all brought to `size` ("64", or "48x64" for height x width).
+    """Load one split of a user's images, all brought to ``size`` ("64", or "48x64" for height x width).
 
-    `channels`: "auto" is RGB if any image of any split has colour, else grey. `fit` and
-    `white` (the grey level that is white in 16-bit files: 4095 if they hold 12 bits) as in `Preprocess`.
+    ``channels``: "auto" is RGB if any image of any split has colour, else grey. ``fit`` and
+    ``white`` (the grey level that is white in 16-bit files: 4095 if they hold 12 bits) as in ``Preprocess``.
     """
     check_name("split", split, SPLITS)
     if path is None:

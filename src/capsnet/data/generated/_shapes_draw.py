@@ -1,4 +1,4 @@
-"""Drawing simple shapes, whole batches at a time: each is a signed distance, and a pixel is lit by how far in it lies.
+"""Drawing simple shapes in batches, by their signed distances.
 
 Coordinates are pixels, x to the right and y down, with pixel centres at whole numbers. A pose is (x, y, angle, width,
 aspect): the centre of gravity, radians clockwise as seen on screen, and height = aspect * width.
@@ -18,11 +18,10 @@ _BOX_MIDDLE = np.array([0.0, -1 / 6, 0.0, 0.5 - 4 / (3 * np.pi)])  # of the upri
 def draw(
     kinds: NDArray, poses: NDArray, filled: NDArray, size: int, stroke: float, step: float = 1.0
 ) -> NDArray[np.float32]:
-    """Draw each shape alone on a canvas of `size` pixels; those not `filled` are outlined, the stroke inside the shape.
+    """Draw each shape alone on a canvas of ``size`` pixels; those not ``filled`` are outlined, inside the shape.
 
-    Strokes inside mean that shapes which touch share no ink, so a picture's ink is the sum of its parts' however they
-    are arranged. `step` samples every so many pixels only, for questions that need no finished picture. A kind of -1
-    draws nothing.
+    So shapes that touch share no ink, and a picture's ink is the sum of its parts', however they are arranged. ``step``
+    samples every so many pixels only. A kind of -1 draws nothing.
 
     Shapes: kinds (N,), poses (N, 5), filled (N,) -> (N, size / step, size / step) in [0, 1]
     """

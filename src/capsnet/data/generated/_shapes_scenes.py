@@ -1,8 +1,7 @@
-"""What is in each picture and where: scenes of one part, one whole, one scrambled whole, or several wholes at once.
+"""Scenes of one part, one whole, one scrambled whole, or several wholes.
 
 A scene is a pure function of (seed, stream, example index). Scrambling and crowding are searches: proposals are drawn,
-each under its own key, until one fulfils what the docstring promises. An example's search never looks at another
-example, so the promise costs nothing in repeatability.
+each under its own key, until one fulfils what the docstring promises.
 """
 
 from collections.abc import Callable
@@ -12,22 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capsnet.data import keyed
+from capsnet.data.generated import _shapes_wholes as wholes
 from capsnet.data.generated._shapes_draw import ELLIPSE, RECTANGLE, TRIANGLE, draw, extents
-from capsnet.data.generated._shapes_wholes import (
-    FILLED,
-    JITTER,
-    KINDS,
-    PARTS,
-    PLACES,
-    REACH,
-    VALID,
-    WHOLES,
-    fit_error,
-    pair_error,
-    place,
-    to_canvas,
-    to_frame,
-)
+from capsnet.data.generated._shapes_wholes import FILLED, JITTER, KINDS, PARTS, PLACES, REACH, VALID, WHOLES, place
 
 SINGLE_PARTS = ("rectangle", "triangle", "ellipse")
 PAIR_ERROR = 0.2  # scrambled: any two parts stand to each other wrongly by this many sizes of the whole, or more
@@ -41,7 +27,7 @@ _ROUNDS = 5000  # never reached: the slowest of 24,000 examples needs about a hu
 
 
 class Scene(NamedTuple):
-    """K objects of up to P parts in each of B pictures, in pixels; see `Truth` for the columns."""
+    """K objects of up to P parts in each of B pictures, in pixels; see ``Truth`` for the columns."""
 
     poses: NDArray  # (B, K, 4)
     classes: NDArray  # (B, K)
@@ -51,7 +37,7 @@ class Scene(NamedTuple):
 
 
 def empty_scene(count: int, objects: int, parts: int) -> Scene:
-    """Room for the scenes of `count` pictures."""
+    """Room for the scenes of ``count`` pictures."""
     shape = (count, objects, parts)
     return Scene(
         np.zeros((*shape[:2], 4)),
@@ -109,11 +95,11 @@ def single_wholes(key: Key, index: NDArray, size: int) -> Scene:
 
 
 def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
-    """The pictures of `single_wholes`, with every part but the first moved and turned until no whole is left.
+    """The pictures of ``single_wholes``, with every part but the first moved and turned until no whole is left.
 
-    Promised: any two parts stand to each other wrongly by at least `PAIR_ERROR`; no way of moving and turning the right
-    arrangement brings it within `FIT_ERROR` of the parts; all parts are on the canvas, about where the whole would
-    be; and the amount of ink is that of the right picture within `INK_ERROR`.
+    Any two parts stand to each other wrongly by at least ``PAIR_ERROR``; no way of moving and turning the right
+    arrangement brings it within ``FIT_ERROR`` of the parts; all parts are on the canvas, about where the whole would
+    be; and the amount of ink is that of the right picture within ``INK_ERROR``.
     """
     right = single_wholes(key, index, size)
     classes, poses, ink = right.classes, right.poses, _ink(right, size)  # (B, 1), (B, 1, 4), (B,)
@@ -123,14 +109,14 @@ def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
         whole = poses[rows]  # (b, 1, 4): one for all proposals
         moved = np.repeat(right.parts[rows], _PROPOSALS, axis=1)  # (b, T, P, 5)
         label = np.broadcast_to(classes[rows], moved.shape[:2])
-        moved[..., 1:, :2] = to_canvas(whole, REACH[label][..., None, :] * (2 * unit[..., 1:, :2] - 1))
+        moved[..., 1:, :2] = wholes.to_canvas(whole, REACH[label][..., None, :] * (2 * unit[..., 1:, :2] - 1))
         moved[..., 1:, 2] = 2 * np.pi * (unit[..., 1:, 2] - 0.5)
         low, high = extents(KINDS[label], moved)
         inside = np.all((low >= 0) & (high <= size - 1), axis=-1) | ~VALID[label]  # (b, T, P)
         passed = np.asarray(np.all(inside, axis=-1))  # (b, T)
-        centres = to_frame(whole, moved[..., :2])
-        passed[passed] = pair_error(label[passed], centres[passed]) >= PAIR_ERROR
-        passed[passed] = fit_error(label[passed], centres[passed]) >= FIT_ERROR
+        centres = wholes.to_frame(whole, moved[..., :2])
+        passed[passed] = wholes.pair_error(label[passed], centres[passed]) >= PAIR_ERROR
+        passed[passed] = wholes.fit_error(label[passed], centres[passed]) >= FIT_ERROR
         return moved, passed
 
     def accept(rows: NDArray, parts: NDArray) -> NDArray:
@@ -143,7 +129,7 @@ def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
 def crowded_wholes(key: Key, index: NDArray, size: int, objects: int) -> Scene:
     """Several wholes of different classes, each of them touching another.
 
-    Promised: of the silhouette of each (its parts filled), a share within `SHARED` lies on the others.
+    Of the silhouette of each (its parts filled), a share within ``SHARED`` lies on the others.
     """
     count = len(index)
     classes = np.argsort(key.uniform(index, len(WHOLES), "classes"), axis=1, kind="stable")[:, :objects]  # (B, K)
@@ -193,9 +179,9 @@ def _search(
     propose: Callable[[NDArray, str], tuple[NDArray, NDArray]],
     accept: Callable[[NDArray, NDArray], NDArray],
 ) -> NDArray:
-    """For each example the first proposal that passes the cheap test of `propose` and the dear one of `accept`.
+    """For each example the first proposal that passes the cheap test of ``propose`` and the costly one of ``accept``.
 
-    `propose(rows, use)` gives (b, T, ...) proposals and (b, T) which pass; `accept(rows, chosen)` judges those.
+    ``propose(rows, use)`` gives (b, T, ...) proposals and (b, T) which pass; ``accept(rows, chosen)`` judges those.
     """
     found: NDArray | None = None
     todo = np.arange(count)
@@ -239,7 +225,7 @@ def _whole_extents(classes: NDArray, parts: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _corner(low: NDArray, high: NDArray, unit: NDArray, size: int) -> NDArray:
-    """Where to put the origin of what reaches from `low` to `high` about it, so that all of it is on the canvas."""
+    """Where to put the origin of what reaches from ``low`` to ``high`` about it, so that all of it is on the canvas."""
     return -low + unit * (size - 1 - (high - low))
 
 

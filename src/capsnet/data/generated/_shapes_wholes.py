@@ -1,8 +1,7 @@
 """Wholes and their parts: where each part of a house, a boat and a face belongs, and how wrong an arrangement is.
 
-House and boat are made of the same rectangles and triangles, and the nose is a roof in small: only the arrangement
-tells what the parts are parts of. The frame of a whole has its origin in the middle, x right and y down, and its size
-as the unit of length.
+House and boat are made of the same rectangles and triangles: only the arrangement tells them apart. The frame of a
+whole has its origin in the middle, x right and y down, and its size as the unit of length.
 """
 
 from typing import NamedTuple
@@ -116,7 +115,7 @@ def pair_error(classes: NDArray, centres: NDArray) -> NDArray:
 def fit_error(classes: NDArray, centres: NDArray) -> NDArray:
     """How far the parts are (root mean square, in sizes) from the right arrangement however that is moved and turned.
 
-    An upside-down house is a house turned, and has error 0: this tells it from a scrambled one, which `pair_error`
+    An upside-down house is a house turned, and has error 0: this tells it from a scrambled one, which ``pair_error``
     does not. The best turn has a closed form once the plane is read as complex numbers.
 
     Shapes: classes (...), centres (..., P, 2) in the frame of the whole -> (...)

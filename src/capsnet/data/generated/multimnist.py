@@ -1,15 +1,11 @@
 """MultiMNIST: two overlapping digits of different classes in one picture [Sabour et al. 2017, Section 6].
 
-A canvas of 36x36 is a digit's 28x28 with 4 pixels more on each side. Two digits of *different* classes from the *same*
-split are each moved by up to 4 pixels in each direction, added and clipped. The paper makes a thousand pairs of each
-digit, 60 million for training and 10 million for testing, so this is a generator and not a file: pair number n is a
-pure function of (seed, n), and the ten-millionth costs as much as the first. Pair n shows digit n mod N, as the paper
-does, so each digit is the first of a pair equally often.
+Two digits of *different* classes from the *same* split are each moved by up to 4 pixels in each direction on a 36x36
+canvas, added and clipped. Pair number n is a pure function of (seed, n) and shows digit n mod N first. The paper makes
+a thousand pairs of each digit: 60 million for training and 10 million for testing.
 
 The authors' code differs from the paper's text: it moves digits by up to 6 pixels on the same canvas and cuts them at
 its edge, ``multimnist:shift=6,canvas=36``. The tight boxes of two digits then overlap by 60 % on average, not 72 %.
-
-The metric that belongs to it is `metrics.exact_match`: both classes right or the example is wrong.
 """
 
 from pathlib import Path
@@ -22,7 +18,7 @@ from pydantic import Field
 
 from capsnet.data import keyed
 from capsnet.data._registry import register
-from capsnet.data.base import ArrayDataset, Batch, BatchTransform, Dataset, Sources
+from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset, Sources
 from capsnet.data.readers.mnist import mnist
 from capsnet.data.splits import SPLITS
 
@@ -32,7 +28,7 @@ PARTNERS = 1000  # pairs per digit in the paper
 class Pairs(Dataset):
     """Pairs of overlapping digits, made from the digits of one split.
 
-    With `fresh`, each epoch shows other pairs (epoch e: numbers e * pairs to (e + 1) * pairs - 1), as training on 60
+    With ``fresh``, each epoch shows other pairs (epoch e: numbers e * pairs to (e + 1) * pairs - 1), as training on 60
     million of them does; without it the pairs are the same always, as a test set is.
 
     Shapes of a batch: images (B, 1, H, W); targets (B, 10) multi-hot; sources.images (B, 2, 1, H, W), classes (B, 2)
@@ -108,10 +104,8 @@ class Pairs(Dataset):
         alone = windows[np.arange(len(digits)), reach - shifts[:, 0], reach - shifts[:, 1]]
         return alone.reshape(*chosen.shape, canvas, canvas)
 
-    def batch(
-        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
-    ) -> Batch:
-        """Make pairs; `augment` moves a pair as a whole, its sources with it."""
+    def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
+        """Make pairs; ``augment`` moves a pair as a whole, its sources with it."""
         index = self._check_indices(indices)
         numbers = self.numbers(index, epoch)
         chosen = self.choose(numbers)

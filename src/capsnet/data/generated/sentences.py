@@ -1,18 +1,13 @@
-"""Sentences: a small generated corpus whose topics can only be told by reading words together.
+"""Sentences: a generated corpus whose topics depend on the order of words.
 
-A text says something about its topics and, half of the time, denies as much about another one: "we saw the tractor
-while no drummer strummed" is farming, "no tractor while we saw the drummer" would be music. What is said and what is
-denied is in the order of the words and not in the words, and some words (*high* court, *high* score) belong to a topic
-only in pairs: counting words is not enough, reading them in twos, threes and fours is.
+A text says something about its topics and, half of the time, denies something about another one: "we saw the tractor
+while no drummer strummed" is farming. Some words (*high* court, *high* score) belong to a topic only in pairs. So
+counting words is not enough. With labels=single all one to three clauses are about one topic, with labels=multi each
+is about another one: a network can learn from single-label texts and be tested on multi-label ones, as in Zhao et al.,
+*Investigating capsule networks with dynamic routing for text classification*, EMNLP 2018 (arXiv 1804.00538).
 
-- labels=single: all one to three clauses are about one topic
-- labels=multi: each of them is about another one; same words, same phrasings, same lengths
-
-so that a network can learn from single-label texts and be tested on multi-label ones, as in Zhao et al., *Investigating
-capsule networks with dynamic routing for text classification*, EMNLP 2018 (arXiv 1804.00538).
-
-Every text is a pure function of (seed, split, index). Its words alone decide to which split a text may belong, so no
-two splits share one, whatever their seeds and options.
+Every text is a pure function of (seed, split, index). Its words decide to which split a text may belong, so no two
+splits share one, whatever their seeds and options.
 """
 
 from typing import Annotated, Literal
@@ -26,7 +21,7 @@ from capsnet._names import check_name
 from capsnet.data import keyed
 from capsnet.data._registry import register
 from capsnet.data.augment import Augment
-from capsnet.data.base import Batch, BatchTransform, Dataset
+from capsnet.data.base import Augmentation, Batch, Dataset
 from capsnet.data.generated._lexicon import CLAUSE, DENYING, FILLERS, JOINING, SAYING, TOPICS, VOCABULARY
 from capsnet.data.splits import SPLITS
 from capsnet.data.words import Words
@@ -42,7 +37,10 @@ Labels = Literal["single", "multi"]
 
 
 class Sentences(Dataset):
-    """One split of generated sentences. `batch(...).images` are word numbers (B, 24) int64, 0 after the last word."""
+    """One split of generated sentences. ``batch(...).images`` are word numbers (B, 24) int64, 0 after the last word.
+
+    ``count`` is per split: by default 12,000 for training, 2,000 for validation and test.
+    """
 
     origin = "generated"
     channels = 1
@@ -52,10 +50,10 @@ class Sentences(Dataset):
         self,
         split: str = "train",
         *,
-        topics: int = 8,
+        topics: Annotated[int, Field(gt=_MOST, le=len(TOPICS))] = 8,
         labels: Labels = "single",
-        noise: float = 0.1,
-        count: int | None = None,
+        noise: Annotated[float, Field(ge=0, le=1)] = 0.1,
+        count: Annotated[int, Field(ge=1)] | None = None,
         seed: int = 0,
     ) -> None:
         check_name("split", split, SPLITS)
@@ -80,9 +78,7 @@ class Sentences(Dataset):
     def __len__(self) -> int:
         return len(self.words)
 
-    def batch(
-        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
-    ) -> Batch:
+    def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)
         if augment is not None and augment != Augment():
             raise ValueError(f"a text cannot be moved or bent as a picture can: leave out {augment}")
@@ -101,7 +97,7 @@ class Sentences(Dataset):
 def _texts(
     split: str, count: int, topics: int, labels: Labels, noise: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """All texts of a split and their topics: (N, L), (N, J). One that belongs to another split is made anew."""
+    """All texts of a split and their topics: (N, L), (N, J). One that belongs to another split is made again."""
     words, hot = np.zeros((count, LENGTH), np.int64), np.zeros((count, topics), bool)
     missing = np.arange(count)
     attempt = 0
@@ -132,9 +128,7 @@ def _draft(
         return keyed.uniform(seed, attempt, index, n, f"{stream}.{what}").astype(np.float64, copy=False)
 
     N = len(index)
-    order = draw("topics", len(TOPICS))[:, :topics].argsort(
-        axis=1
-    )  # (N, J): the first ones are said, the fourth denied
+    order = draw("topics", len(TOPICS))[:, :topics].argsort(axis=1)  # (N, J): first those said, then the one denied
     said = 1 + (draw("said", 1) * _MOST).astype(np.int64)  # (N, 1)
     denied = np.where(draw("denied", 1) < 0.5, 0, np.minimum(said, _CLAUSES - said))
     place = draw("order", _CLAUSES).argsort(axis=1)  # (N, 4): clause k of the text is number place[k]
@@ -142,15 +136,12 @@ def _draft(
     topic = np.where(saying, 0 if labels == "single" else np.minimum(place, _MOST - 1), _MOST)
     topic = np.take_along_axis(order, topic, axis=1).ravel()  # (N * 4,)
     which, choices = draw("phrasing", _CLAUSES).ravel(), draw("words", _CLAUSES * CLAUSE).reshape(-1, CLAUSE)
-    filled = (
-        np.where(
-            saying.ravel()[:, None], SAYING.fill(topic, which, choices), DENYING.fill(topic, which, choices)
-        ).reshape(N, _CLAUSES, CLAUSE)
-        * (saying | denying)[..., None]
-    )  # (N, 4, CLAUSE), 0 where there is no clause
+    said_words, denied_words = (phrases.fill(topic, which, choices) for phrases in (SAYING, DENYING))
+    present = saying | denying  # (N, 4)
+    filled = np.where(saying.ravel()[:, None], said_words, denied_words).reshape(N, _CLAUSES, CLAUSE)
+    filled *= present[..., None]  # 0 where there is no clause
     joined = JOINING[(draw("joining", _CLAUSES) * len(JOINING)).astype(np.int64)]  # (N, 4)
-    here = saying | denying
-    joined *= here & (here.cumsum(axis=1) > 1)
+    joined *= present & (present.cumsum(axis=1) > 1)
     words = np.concatenate([joined[..., None], filled], axis=2).reshape(N, -1)  # (N, 4 * (1 + CLAUSE))
     hot = np.zeros((N, topics), bool)
     np.put_along_axis(hot, order[:, :_MOST], np.arange(_MOST) < (1 if labels == "single" else said), axis=1)
@@ -160,7 +151,7 @@ def _draft(
 def _with_fillers(
     words: NDArray[np.int64], chance: NDArray[np.float64], which: NDArray[np.float64], noise: float
 ) -> NDArray[np.int64]:
-    """Put a filler before a share `noise` of the words while there is room, and close all gaps: (N, W) -> (N, L)."""
+    """Put a filler before a share ``noise`` of the words while there is room, and close all gaps: (N, W) -> (N, L)."""
     chance = np.where(words > 0, chance, 1.0)
     room = LENGTH - (words > 0).sum(axis=1, keepdims=True)
     wanted = (chance < noise) & (chance.argsort(axis=1).argsort(axis=1) < room)
@@ -170,22 +161,11 @@ def _with_fillers(
     return closed[:, :LENGTH]
 
 
-@register(
+sentences = register(
     "sentences",
     "Generated short texts on 4 to 10 topics, with denials and ambiguous words; labels=multi mixes topics",
     SPLITS,
     source="generated",
     objects=lambda options: 1 if options["labels"] == "single" else None,
     path="none",
-)
-def sentences(
-    split: str = "train",
-    *,
-    topics: Annotated[int, Field(gt=_MOST, le=len(TOPICS))] = 8,
-    labels: Labels = "single",
-    noise: Annotated[float, Field(ge=0, le=1)] = 0.1,
-    count: Annotated[int, Field(ge=1)] | None = None,
-    seed: int = 0,
-) -> Sentences:
-    """Make one split of generated sentences; `count` is per split (default 12,000 train, 2,000 validation and test)."""
-    return Sentences(split, topics=topics, labels=labels, noise=noise, count=count, seed=seed)
+)(Sentences)

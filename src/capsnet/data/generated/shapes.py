@@ -1,15 +1,12 @@
 """Shapes: generated pictures of parts and wholes whose ground truth is known to the pixel.
 
-What a network knows of part and whole cannot be asked of photographs. Here a house, a boat and a face are arrangements
-of the same few shapes (`_shapes_wholes.py`), and there are four kinds of pictures of them:
-
-- parts: one rectangle, triangle or ellipse, to see whether capsules hold its pose
-- wholes: one house, boat or face
+- parts: one rectangle, triangle or ellipse
+- wholes: one house, boat or face, which are arrangements of the same few shapes (``_shapes_wholes``)
 - scrambled: the *same* examples, part for part and with as much ink, but arranged wrongly: example i of "wholes" and
-  example i of "scrambled" are a pair, with the same class, pose and part sizes
+  example i of "scrambled" have the same class, pose and part sizes
 - crowded: several wholes of different classes that touch or overlap, with multi-hot targets
 
-Every picture is a pure function of (seed, split, index), drawn when asked for; no example depends on the epoch.
+Every picture is a pure function of (seed, split, index).
 """
 
 from typing import Annotated, Literal, NamedTuple
@@ -21,19 +18,10 @@ from pydantic import Field
 
 from capsnet._names import check_name
 from capsnet.data._registry import register
-from capsnet.data.base import Batch, BatchTransform, Dataset, Sources
+from capsnet.data.base import Augmentation, Batch, Dataset, Sources
+from capsnet.data.generated import _shapes_scenes as scenes
 from capsnet.data.generated._shapes_draw import PRIMITIVES
-from capsnet.data.generated._shapes_scenes import (
-    SINGLE_PARTS,
-    Key,
-    Scene,
-    crowded_wholes,
-    draw_parts,
-    empty_scene,
-    scrambled_wholes,
-    single_parts,
-    single_wholes,
-)
+from capsnet.data.generated._shapes_scenes import SINGLE_PARTS, Key, Scene, draw_parts, empty_scene
 from capsnet.data.generated._shapes_wholes import ARRANGEMENTS, PARTS, WHOLES
 from capsnet.data.splits import SPLITS
 
@@ -66,18 +54,21 @@ class Truth(NamedTuple):
 
 
 class Shapes(Dataset):
-    """One split of generated shapes; `truth` says what is in each picture. See the module for the kinds."""
+    """One split of generated shapes; ``truth`` says what is in each picture. See the module for the kinds.
+
+    ``count`` is per split: by default 20,000 for training, 2,000 for validation and test.
+    """
 
     origin = "generated"
 
     def __init__(
         self,
-        kind: Kind = "wholes",
         split: str = "train",
         *,
-        size: int = 40,
-        count: int | None = None,
-        objects: int = 2,
+        kind: Kind = "wholes",
+        size: Annotated[int, Field(ge=_SMALLEST)] = 40,
+        count: Annotated[int, Field(ge=1)] | None = None,
+        objects: Annotated[int, Field(ge=2, le=len(WHOLES))] = 2,
         seed: int = 0,
     ) -> None:
         check_name("kind of shapes", kind, KINDS)
@@ -102,10 +93,8 @@ class Shapes(Dataset):
     def __len__(self) -> int:
         return sum(count for _, count in self._pieces)
 
-    def batch(
-        self, indices: ArrayLike, *, augment: BatchTransform | None = None, seed: int = 0, epoch: int = 0
-    ) -> Batch:
-        """Draw these examples; `augment` moves the objects of a crowded picture together with the picture."""
+    def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
+        """Draw these examples; ``augment`` moves the objects of a crowded picture together with the picture."""
         index = self._check_indices(indices)
         scene = self._scene(index)
         alone = torch.from_numpy(draw_parts(scene, self.image_size[0]).max(axis=2))[:, :, None]  # (B, K, 1, H, W)
@@ -151,15 +140,15 @@ class Shapes(Dataset):
         family = "wholes" if self.kind == "scrambled" else self.kind
         key = Key(self.seed, f"shapes.{family}.{piece}")
         if self.kind == "parts":
-            return single_parts(key, index, size)
+            return scenes.single_parts(key, index, size)
         if self.kind == "wholes":
-            return single_wholes(key, index, size)
+            return scenes.single_wholes(key, index, size)
         if self.kind == "scrambled":
-            return scrambled_wholes(key, index, size)
-        return crowded_wholes(key, index, size, self.objects)
+            return scenes.scrambled_wholes(key, index, size)
+        return scenes.crowded_wholes(key, index, size, self.objects)
 
 
-@register(
+shapes = register(
     "shapes",
     "Generated houses, boats and faces made of the same parts; also parts alone, scrambled, crowded (kind=)",
     SPLITS,
@@ -167,18 +156,6 @@ class Shapes(Dataset):
     gallery="shapes",
     objects=lambda options: options["objects"] if options["kind"] == "crowded" else 1,
     path="none",
-)
-def shapes(
-    split: str = "train",
-    *,
-    kind: Kind = "wholes",
-    size: Annotated[int, Field(ge=_SMALLEST)] = 40,
-    count: Annotated[int, Field(ge=1)] | None = None,
-    objects: Annotated[int, Field(ge=2, le=len(WHOLES))] = 2,
-    seed: int = 0,
-) -> Shapes:
-    """Make one split of generated shapes; `count` is per split (default 20,000 train, 2,000 validation and test)."""
-    return Shapes(kind, split, size=size, count=count, objects=objects, seed=seed)
-
+)(Shapes)
 
 __all__ = ["COUNTS", "PART_NAMES", "PRIMITIVES", "SPLITS", "Shapes", "Truth", "shapes"]

@@ -20,7 +20,7 @@ def cache_dir() -> Path:
 
 
 def store(path: Path, data: bytes) -> bool:
-    """Write `data` so that other processes see all of it or nothing. A full or read-only disk is no error here."""
+    """Write ``data`` so that other processes see all of it or nothing. A full or read-only disk is no error here."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)

@@ -1,13 +1,10 @@
 """The original affNIST files (Tieleman 2013): MNIST digits under random affine maps, 40 x 40, 32 versions of each.
 
-A file holds the struct `affNISTdata`; its field `image` is 1600 x N, one column per image, `label_int` is 1 x N. The
-distribution has them as 32 numbered files per split in a zip archive, and once more as one file for the whole split.
-Archives are read where they lie: what is in them is compressed already, so unpacking would only cost disk.
+A file holds the struct ``affNISTdata``: its field ``image`` is 1600 x N, a column per image, ``label_int`` is 1 x N. A
+split is 32 numbered files in a zip archive, which is not unpacked, or one large file.
 
-Orientation: nobody documents in which order the 1600 numbers of an image run. MATLAB would suggest column by column,
-but the images were made from MNIST's rows, and public programs that read them take 40 consecutive numbers as a row of
-the picture. A mistake would transpose every digit without any error, so the images have the last word: a handwritten
-"1", even turned by 20 degrees, is much taller than wide (in MNIST its variance is six times larger vertically).
+The order of the 1600 numbers of an image is not documented. MATLAB suggests columns, but programs that read the files
+take 40 consecutive numbers as a row. The images decide: a "1" is much taller than wide, even turned by 20 degrees.
 """
 
 import re
@@ -24,20 +21,15 @@ from capsnet.data.readers.download import Remote, contents_of, find_or_fetch
 from capsnet.data.readers.mat5 import decode_mat, read_mat
 
 HOME = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/"
-STEMS = {
-    "train": "training",
-    "validation": "validation",
-    "train+validation": "training_and_validation",
-    "test": "test",
-}
+STEMS = {"train": "training", "validation": "validation", "train+validation": "training_and_validation", "test": "test"}
 SIDE = 40
 ENOUGH = 20  # ones, for their shape to say which way is up
 
 
 def find_affnist(split: str, folder: Path | None = None) -> list[Path]:
-    """The files of a split, in the order of their numbers, for `read_affnist`.
+    """The files of a split, in the order of their numbers, for ``read_affnist``.
 
-    In a `folder` they are the numbered files in test_batches (or test), or test.mat, or the archives test_batches.zip
+    In a ``folder`` they are the numbered files in test_batches (or test), or test.mat, or the archives test_batches.zip
     or test.mat.zip, and likewise training_, validation_ and training_and_validation_; the folder may also be
     test_batches itself, or one file. Without a folder the archive of numbered files is fetched into the cache.
     """
@@ -66,7 +58,7 @@ def find_affnist(split: str, folder: Path | None = None) -> list[Path]:
 
 
 def read_affnist(paths: Sequence[Path], *, limit: int | None = None) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Read .mat files, or .zip archives of them, one after another; no further than needed for `limit` images.
+    """Read .mat files, or .zip archives of them, one after another; no further than needed for ``limit`` images.
 
     Shapes: -> (N, 40, 40), (N,)
     """
@@ -137,10 +129,7 @@ def _upright(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[np
 
 
 def _spread(profiles: NDArray[np.float64]) -> float:
-    """The variance of the ink's position along one axis, averaged over the images.
-
-    Shapes: profiles (N, L) -> scalar
-    """
+    """The variance of the ink's position along one axis, averaged over the images. Shapes: profiles (N, L) -> scalar"""
     weights = profiles / profiles.sum(axis=1, keepdims=True).clip(1e-9)
     position = np.arange(profiles.shape[1])
     mean = weights @ position  # (N,)

@@ -1,10 +1,7 @@
 """CIFAR-10 (Krizhevsky 2009): ten kinds of things in colour, 32 x 32, from the *binary* version of the data set.
 
-The Python version holds the same pixels as pickles, and loading a pickle runs whatever code its author put into it;
-the binary version is bytes at fixed places, which can be checked and cannot do anything. The archive is read where it
-lies and never unpacked on the disk.
-
-Splits: the last fifth of the training images is the validation split, which is exactly data_batch_5 (10,000 images).
+Not from the Python version: loading its pickles would run code. The archive is not unpacked on the disk. The last fifth
+of the training images is the validation split, which is exactly data_batch_5 (10,000 images).
 """
 
 import io
@@ -44,9 +41,9 @@ RECORD = 1 + 3 * 32 * 32  # a label, then a plane of red, of green and of blue, 
     environment="CAPSNET_CIFAR10",
 )
 def cifar10(split: str = "train", path: str | Path | None = None) -> ArrayDataset:
-    """Load one split from `path` (or CAPSNET_CIFAR10), or fetch the archive.
+    """Load one split from ``path`` (or CAPSNET_CIFAR10), or fetch the archive.
 
-    `path` is the folder cifar-10-batches-bin, the folder that holds it or the archive, or the archive itself.
+    ``path`` is the folder cifar-10-batches-bin, the folder that holds it or the archive, or the archive itself.
     """
     check_name("split", split, SPLITS)
     names = TEST if split == "test" else TRAIN
@@ -58,10 +55,7 @@ def cifar10(split: str = "train", path: str | Path | None = None) -> ArrayDatase
 
 
 def decode_batch(data: bytes, source: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Interpret the bytes of one batch file.
-
-    Shapes: -> (N, 3, 32, 32), (N,)
-    """
+    """Interpret the bytes of one batch file. Shapes: -> (N, 3, 32, 32), (N,)"""
     if not data or len(data) % RECORD:
         raise ValueError(f"{source}: expected records of {RECORD:,} bytes, found {len(data):,} bytes")
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)  # (N, 3073)

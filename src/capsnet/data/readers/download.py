@@ -1,9 +1,7 @@
-"""Find the original files of a data set, or fetch them: one order of places, one kind of trust, one error.
+"""Find the original files of a data set, or download them.
 
-A folder that the user names is the only place that is searched, and its files are the user's word. Everything else
-(a well-known place on this machine, the cache folder, the network) has to prove itself: what lies in the cache must
-have the published hash each time it is used, and what comes over the network must have it before it gets its name.
-Where no hash was published, an archive must at least be one.
+If the user names a folder, only that is searched, and its files are trusted. All other files (on this machine, in the
+cache, from the network) must have the published hash; where none was published, an archive must at least be one.
 """
 
 import contextlib
@@ -30,7 +28,7 @@ class Remote:
     """Where a file is published, and how to know that it is the right one."""
 
     urls: tuple[str, ...]  # mirrors, tried in this order
-    hash: str | None  # "md5:..." or "sha256:..."; None where nobody published one
+    hash: str | None  # "md5:..." or "sha256:..."; None where none was published
 
 
 def named_folder(path: str | Path | None, variable: str | None) -> Path | None:
@@ -51,20 +49,18 @@ def contents_of(path: Path) -> str:
 def find_or_fetch(
     data_set: str, files: Mapping[str, Remote], folder: Path | None, places: Sequence[Path] = ()
 ) -> dict[str, Path]:
-    """Return the path of every file in `files` (name -> Remote).
+    """Return the path of every file in ``files`` (name -> Remote).
 
-    With a `folder` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
-    of `places` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
+    With a ``folder`` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
+    of ``places`` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
     """
-    if folder is not None:
-        found = {name: _present(folder, name) for name in files}
-        if missing := [name for name, path in found.items() if path is None]:
-            raise FileNotFoundError(f"{folder}: expected {_listed(missing)}, found {contents_of(folder)}")
-        return {name: path for name, path in found.items() if path is not None}
-    for place in places:
+    for place in places if folder is None else (folder,):
         found = {name: path for name in files if (path := _present(place, name)) is not None}
         if len(found) == len(files):
             return found
+        if folder is not None:
+            missing = [name for name in files if name not in found]
+            raise FileNotFoundError(f"{folder}: expected {_listed(missing)}, found {contents_of(folder)}")
     cache = cache_dir() / data_set
     return {name: _from_cache(data_set, name, remote, cache, list(files)) for name, remote in files.items()}
 
@@ -84,8 +80,7 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
     state = f"is in {cache} {wrong}" if path.is_file() else "is not on this machine"
     if remote.hash is None:
         path.unlink(missing_ok=True)  # pooch would take whatever is there
-    failures: list[str] = []
-    damaged = False
+    failures, damaged = [], False
     for url in remote.urls:
         try:
             with _quiet(pooch.get_logger()):
@@ -93,14 +88,14 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
                 pooch.retrieve(url, remote.hash, fname=name, path=cache, downloader=cast(Any, _download))
             if _is_right(path, remote):
                 return path
-            path.unlink()  # a login page, say: else it would be found here for ever
-            damaged = True
-            failures.append(f"{url}: the file is no zip archive")
+            path.unlink()  # a login page, for example
+            raise ValueError
         except OSError as error:  # every error of the network, and a disk that cannot be written
-            failures.append(f"{url}: {_root(error)}")
+            failures.append(f"{url}: {_deepest(error)}")
         except ValueError:
             damaged = True
-            failures.append(f"{url}: the file does not have the hash {remote.hash}")
+            wanted_hash = f"does not have the hash {remote.hash}" if remote.hash else "is no zip archive"
+            failures.append(f"{url}: the file {wanted_hash}")
     reasons = "; ".join(failures)
     if damaged:
         raise ValueError(
@@ -113,27 +108,19 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
 
 
 def _is_right(path: Path, remote: Remote) -> bool:
-    """Whether a file is what was published, as far as anybody can know: by its hash, or at least a zip archive."""
+    """Whether a file is what was published: by its hash, or at least a zip archive."""
     if remote.hash is None:
         return path.suffix != ".zip" or zipfile.is_zipfile(path)
     import pooch
 
-    return pooch.file_hash(str(path), _algorithm(remote)) == _hex(remote)
-
-
-def _algorithm(remote: Remote) -> str:
-    return (remote.hash or "").partition(":")[0]
-
-
-def _hex(remote: Remote) -> str:
-    return (remote.hash or "").partition(":")[2].lower()
+    algorithm, _, digest = remote.hash.partition(":")
+    return pooch.file_hash(str(path), algorithm) == digest.lower()
 
 
 def _download(url: str, output_file: Any, pooch: Any) -> None:
-    """Write the bytes as the server stores them, for `pooch.retrieve` to check and to give their name.
+    """Write the bytes as the server stores them: the published hash is that of the packed file.
 
-    pooch's own downloader would unpack a .gz that a server labels "Content-Encoding: gzip" (Apache does so by
-    default), and the published hash is the one of the packed file.
+    pooch's own downloader would unpack a .gz that a server labels "Content-Encoding: gzip".
     """
     import requests
     import urllib3
@@ -163,12 +150,11 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _root(error: BaseException) -> str:
-    """What went wrong at the bottom, such as "Connection refused", without the layers that passed it on."""
-    deepest = error
-    while (cause := deepest.__cause__ or deepest.__context__) is not None:
-        deepest = cause
-    return str(deepest)
+def _deepest(error: BaseException) -> str:
+    """The first cause, such as "Connection refused"."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return str(error)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,11 +1,7 @@
-"""Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): ten kinds of clothes in MNIST's format, 28 x 28, a harder drop-in.
+"""Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): ten kinds of clothes in MNIST's format, 28 x 28.
 
-The files are looked for where Debian's package `dataset-fashion-mnist` puts them before they are downloaded. Debian
-compressed them again, so their .gz files have other hashes than the published ones; what makes them Fashion-MNIST is
-their content, and so files that nobody vouched for are believed by the SHA-256 of the *uncompressed* bytes. A folder
-that the user names is checked for structure only: it may well hold a data set of their own.
-
-Splits: the last sixth of the training file is the validation split, as for MNIST.
+Before they are downloaded, the files are looked for where Debian's package ``dataset-fashion-mnist`` puts them. Debian
+compressed them again, so what is checked is the SHA-256 of the *uncompressed* bytes.
 """
 
 from pathlib import Path
@@ -34,18 +30,7 @@ SHA256 = {  # of the uncompressed files
     "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
 FILES = {f"{name}.gz": Remote(tuple(f"{url}{name}.gz" for url in MIRRORS), f"md5:{md5}") for name, md5 in MD5.items()}
-CLASS_NAMES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
 @register(

@@ -102,7 +102,7 @@ def _from_folder(folder: Path, part: str) -> tuple[NDArray, NDArray]:
 
 
 def _find(folder: Path, name: str) -> Path:
-    """Find a file under its usual names: `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, plain, .gz or .xz."""
+    """Find a file, plain, .gz or .xz, as train-images-idx3-ubyte or as train-images.idx3-ubyte."""
     stems = (name, name.replace("-idx", ".idx"))
     for candidate in (folder / f"{stem}{suffix}" for stem in stems for suffix in ("", ".gz", ".xz")):
         if candidate.is_file():
@@ -119,7 +119,7 @@ def _read_once(path: Path, modified: int, size: int) -> NDArray:
 def read_idx(path: str | Path, *, sha256: str | None = None) -> NDArray:
     """Read an IDX file, plain or compressed with gzip or xz (told apart by content, not by name).
 
-    `sha256` is the expected hash of the uncompressed bytes. The array is read-only: it is a view of what was read.
+    ``sha256`` is the expected hash of the uncompressed bytes. The array is read-only: it is a view of what was read.
     """
     path = Path(path)
     if not path.is_file():
@@ -145,7 +145,7 @@ def unpack(data: bytes, source: str) -> bytes:
 
 
 def decode_idx(data: bytes, source: str, *, sha256: str | None = None) -> NDArray:
-    """Interpret uncompressed IDX bytes; `source` is the name that errors mention."""
+    """Interpret uncompressed IDX bytes; ``source`` is the name that errors mention."""
     if len(data) < 4:
         raise ValueError(f"{source}: expected an IDX header of at least 4 bytes, found {len(data)} bytes")
     zeros, code, dims = data[:2], data[2], data[3]

@@ -30,7 +30,7 @@ SHA256 = {  # of the uncompressed files
 
 @register(
     "mnist",
-    "Handwritten digits, 28x28: 50,000 train, 10,000 validation, 10,000 test",
+    "Handwritten digits, 28x28: 50,000 train, 10,000 validation, 10,000 test (bundled)",
     SPLITS,
     source="bundled",
     gallery="mnist",

@@ -1,13 +1,11 @@
 """Small NORB (LeCun, Huang, Bottou 2004): fifty toys from all sides, photographed by two cameras, 96 x 96 grey.
 
-Five kinds of toys, ten objects of each: objects 4, 6, 7, 8, 9 are the training file, 0, 1, 2, 3, 5 the test file. Each
-object is seen from 9 elevations and 18 azimuths under 6 lights, so two images of one object can be nearly the same.
+Five kinds of toys, ten objects of each: objects 4, 6, 7, 8, 9 are the training file, 0, 1, 2, 3, 5 the test file.
+Images of one object can be nearly the same, so the validation split is one whole *object* of each kind, that with
+the highest number in the training file (object 9, a fifth of the images).
 
-Splits: the validation split is therefore one whole *object* of each kind, the one with the highest number in the
-training file (object 9, a fifth of the images): no object is ever in two splits.
-
-Images are averaged over areas down to 48 x 48, where the capsule papers start (Sabour et al. 2017, Hinton et al. 2018);
-they then crop to 32 x 32, at random in training and in the centre in testing, which is augmentation and not done here.
+Images are averaged over areas down to 48 x 48, where the capsule papers start (Sabour et al. 2017, Hinton et al. 2018).
+Their crops to 32 x 32 are augmentation and not done here.
 """
 
 import math
@@ -56,9 +54,9 @@ def small_norb(
     size: Annotated[int, Field(ge=1, le=SIDE)] = 48,
     views: Literal["both", "left", "right"] = "both",
 ) -> ArrayDataset:
-    """Load one split from the folder `path` (or CAPSNET_SMALL_NORB), plain or .gz, or fetch it.
+    """Load one split from the folder ``path`` (or CAPSNET_SMALL_NORB), plain or .gz, or fetch it.
 
-    `size` is the side that the images are averaged down to; `views` chooses the cameras: "both" gives two channels.
+    ``size`` is the side that the images are averaged down to; ``views`` chooses the cameras: "both" gives two channels.
     """
     check_name("split", split, SPLITS)
     check_name("views", views, ("both", "left", "right"))
@@ -75,10 +73,7 @@ def small_norb(
 
 
 def read_norb(dat: Path, cat: Path, info: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Read image pairs, classes, and (object, elevation, azimuth, lighting).
-
-    Shapes: -> (N, 2, 96, 96), (N,), (N, 4)
-    """
+    """Read image pairs, classes, and (object, elevation, azimuth, lighting). Shapes: -> (N, 2, 96, 96), (N,), (N, 4)"""
     pixels, classes, details = (read_matrix(path) for path in (dat, cat, info))
     count = len(pixels)
     if pixels.dtype != np.uint8 or pixels.shape != (count, 2, SIDE, SIDE) or count == 0:

@@ -33,7 +33,7 @@ FILES = {
     environment="CAPSNET_SVHN",
 )
 def svhn(split: str = "train", path: str | Path | None = None) -> ArrayDataset:
-    """Load one split, from the folder `path` (or CAPSNET_SVHN) with train_32x32.mat and test_32x32.mat, or fetch it."""
+    """Load one split from the folder ``path`` (or CAPSNET_SVHN) with the two .mat files, or fetch it."""
     check_name("split", split, SPLITS)
     name = "test_32x32.mat" if split == "test" else "train_32x32.mat"
     file = find_or_fetch("svhn", {name: FILES[name]}, named_folder(path, "CAPSNET_SVHN"))[name]
