@@ -111,9 +111,7 @@ def test_colour_and_odd_sizes_are_seen(ask: Ask, others: dict[str, Model]) -> No
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
-def test_upload_is_prepared_as_by_predict(
-    client: TestClient, bundled: Model, digits: ArrayDataset, form: str
-) -> None:
+def test_upload_is_prepared_as_by_predict(client: TestClient, bundled: Model, digits: ArrayDataset, form: str) -> None:
     photo = Image.fromarray(255 - digits.images[3, 0]).resize((300, 300))
     file = io.BytesIO()
     photo.save(file, form)

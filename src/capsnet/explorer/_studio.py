@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from capsnet.explorer._seen import see
 from capsnet.inference import evaluating, profiles
 from capsnet.inference.profiles import Profile
 from capsnet.models import Model
-from capsnet.serving.service import Service
+from capsnet.serving.service import Models, Service
 
 log = logging.getLogger(__name__)
 MEASURED = 1000  # examples that the profile of a model that is not bundled is measured on
@@ -30,7 +29,7 @@ class Exhibit:
 class Studio(Service):
     """The service of the page. Models without a profile are measured in the background while it serves."""
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
+    def __init__(self, models: Models) -> None:
         super().__init__(models)
         self.exhibits = {name: Exhibit(name, model) for name, model in self.models.items()}
         self._preparing: threading.Thread | None = None

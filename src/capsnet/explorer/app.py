@@ -1,6 +1,6 @@
 """The page's routes, on top of the API for programs; ``_answers``, ``_routing_view`` and ``_gallery`` compute."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
@@ -10,9 +10,9 @@ from capsnet.explorer._assets import Assets
 from capsnet.explorer._gallery import NUMBERS
 from capsnet.explorer._seen import read_upload
 from capsnet.explorer._studio import Studio
-from capsnet.models import Model
 from capsnet.serving import app as serving
 from capsnet.serving.images import to_wire
+from capsnet.serving.service import Models
 
 ANY_FILE = {"requestBody": {"required": True, "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
 ModelName = Annotated[str, Query(min_length=1, max_length=200)]
@@ -26,12 +26,10 @@ def require_json(request: Request) -> None:
         raise HTTPException(415, f"the content type must be application/json, got {kind[:60] or 'none'}")
 
 
-def create_app(
-    models: Mapping[str, Model], *, token: str | None = None, host: str = "127.0.0.1", names: Sequence[str] = ()
-) -> FastAPI:
+def create_app(models: Models, **options: Any) -> FastAPI:
     """The explorer as an application; see ``capsnet.explorer.create_app``."""
     studio = Studio(models)
-    app = serving.create_app(studio, token=token, host=host, names=names, title="capsnet explorer")
+    app = serving.create_app(studio, title="capsnet explorer", **options)
     _add_questions(app, studio)
     _add_pictures(app, studio)
     assets = Assets()
