@@ -63,7 +63,7 @@ def test_broken_json_is_one_sentence(client: TestClient, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "words"),
     [
         ({"data": "!!!!"}, "base64"),
         ({"data": "AAAA"}, "has 3 bytes, 28 x 28 x 1 are 784"),
@@ -79,8 +79,8 @@ def test_broken_json_is_one_sentence(client: TestClient, body: bytes) -> None:
         ({"path": "/etc/passwd"}, "seen.path"),
     ],
 )
-def test_invalid_pixels_are_refused(refuse: Refuse, change: dict[str, Any], said: str) -> None:
-    assert said in refuse(422, "classify", seen=BLANK | change)
+def test_invalid_pixels_are_refused(refuse: Refuse, change: dict[str, Any], words: str) -> None:
+    assert words in refuse(422, "classify", seen=BLANK | change)
 
 
 @pytest.mark.parametrize("lane", ["slow", "quick", "upload"])
@@ -125,11 +125,11 @@ def test_nan_from_a_network_leaves_other_models_alone(bundled: Model) -> None:
             parameter.fill_(float("nan"))
     broken.card = {"data": "mnist"}
     with TestClient(create_app({BUNDLED: bundled, "broken": broken}), base_url=HOME) as client:
-        exhibit = service_of(client).find("broken")
+        entry = service_of(client).find("broken")
         end = time.monotonic() + 60
-        while not exhibit.prepared and time.monotonic() < end:
+        while not entry.prepared and time.monotonic() < end:
             time.sleep(0.05)
-        assert exhibit.prepared
+        assert entry.prepared
         response = client.get("/api/models")
         assert response.status_code == 200
         assert [model["ranges"] is None for model in response.json()["models"]] == [False, True]

@@ -77,7 +77,7 @@ def test_difference_has_two_colours(visit: Visit) -> None:
     shown = visit.pixels("difference").astype(int)
     more = np.unravel_index((picture - seen).argmax(), seen.shape)
     less = np.unravel_index((seen - picture).argmax(), seen.shape)
-    assert shown[more][0] > shown[more][2] + 50  # orange: drawn, not there
+    assert shown[more][0] > shown[more][2] + 50  # orange: drawn, but not in the input
     assert shown[less][2] > shown[less][0] + 20  # blue: there, not drawn
     same = np.abs(seen - picture) == 0
     assert shown[same][:, :3].max() == 0

@@ -119,7 +119,7 @@ def info(spec: str) -> DatasetInfo:
 
 def describe(name: str) -> str:
     """One line about a data set."""
-    return _ENTRIES[check_name("data set", name, list_datasets())].description
+    return info(name).description
 
 
 def splits_of(spec: str) -> tuple[str, ...]:
@@ -128,16 +128,14 @@ def splits_of(spec: str) -> tuple[str, ...]:
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """What NAME:key=value may set, with the values that hold if nothing is said."""
-    return {key: parameter.default for key, parameter in _find(name)[1].options.items()}
+    """What NAME:key=value may set, with the defaults."""
+    return dict(info(name).options)
 
 
 def canonical(spec: str) -> str:
     """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
     name, entry = _find(spec)
-    path, options = path_of(spec), _parse(spec, entry)[1]
-    words = ([str(path)] if path else []) + [f"{k}={v}" for k, v in options.items()]
-    return f"{name}:{','.join(words)}" if words else name
+    return _joined(name, path_of(spec), _parse(spec, entry)[1])
 
 
 def path_of(spec: str) -> Path | None:
@@ -150,7 +148,11 @@ def with_options(spec: str, **options: Any) -> str:
     """The same spec with some options set otherwise: ``with_options("multimnist", shift=6)``."""
     name, entry = _find(spec)
     path, given = _parse(spec, entry)
-    words = ([path] if path else []) + [f"{key}={value}" for key, value in (given | options).items()]
+    return _joined(name, path, given | options)
+
+
+def _joined(name: str, path: str | Path | None, options: _Options) -> str:
+    words = ([str(path)] if path else []) + [f"{key}={value}" for key, value in options.items()]
     return f"{name}:{','.join(words)}" if words else name
 
 

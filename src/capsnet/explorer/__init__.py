@@ -8,8 +8,9 @@ FastAPI and uvicorn are an extra and are imported only when the explorer is used
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from capsnet.models import Model
 
@@ -46,21 +47,22 @@ def explore(
     _need_extra()
     from capsnet.explorer.app import create_app as create
     from capsnet.serving.server import serve
-    from capsnet.serving.service import load_models
 
-    def make_app(**options: Any) -> "FastAPI":
-        return create(load_models(models), **options)
-
-    serve(make_app, title="the explorer", host=host, port=port, browser=browser, token=token, names=names, say=say)
+    app = partial(create, models)
+    serve(app, title="the explorer", host=host, port=port, browser=browser, token=token, names=names, say=say)
 
 
 def create_app(
-    models: Mapping[str, Model], *, token: str | None = None, host: str = "127.0.0.1", names: Sequence[str] = ()
+    models: Mapping[str, Model] | Sequence[str | Path],
+    *,
+    token: str | None = None,
+    host: str = "127.0.0.1",
+    names: Sequence[str] = (),
 ) -> "FastAPI":
     """The explorer as an ASGI application.
 
     Args:
-        models: models by public name.
+        models: models by public name; or names of bundled models, weight files or run folders, as in ``explore``.
         token: what visitors must send; None admits everyone who can reach the server.
         host: where the server listens, so that it answers to that name too; ``0.0.0.0`` and ``::`` stand for all
             addresses of this machine.

@@ -1,4 +1,4 @@
-"""The answers to the page's questions: functions of an exhibit, run in a worker thread."""
+"""The answers to the page's questions: functions of an entry, run in a worker thread."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from capsnet import routing
 from capsnet.explorer._seen import place, preparation, see, tiled, to_input
-from capsnet.explorer._studio import Exhibit, Studio
+from capsnet.explorer._service import ExplorerService, ModelEntry
 from capsnet.explorer._wire import Decode, Pair, Question, See, Sweep
 from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.models import Model, describe, replacements, reroute
@@ -16,14 +16,14 @@ from capsnet.routing import Routing
 from capsnet.serving.images import quantise, to_array, to_wire
 
 
-def introduce(exhibit: Exhibit) -> dict[str, Any]:
+def introduce(entry: ModelEntry) -> dict[str, Any]:
     """What the page needs to know about a model."""
-    model, card, profile = exhibit.model, exhibit.model.card, exhibit.profile
-    accuracy, info = card.get("test_accuracy"), exhibit.gallery.info
+    model, card, profile = entry.model, entry.model.card, entry.profile
+    accuracy, info = card.get("test_accuracy"), entry.gallery.info
     kind = model.config.get("name", type(model).__name__)
     return {
-        "name": exhibit.name,
-        "title": str(card.get("title", exhibit.name)),
+        "name": entry.name,
+        "title": str(card.get("title", entry.name)),
         "summary": str(card.get("summary", "")) or (describe(kind) if model.config else kind),
         "parameters": model.num_parameters(),
         "image_size": list(model.image_size),
@@ -42,7 +42,7 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
         "names": profile.names if profile else None,
         "margins": model.margins._asdict() if model.margins else None,
         "receptive": model.receptive_field._asdict() if model.receptive_field else None,
-        "gallery": exhibit.gallery.exists(),
+        "gallery": entry.gallery.exists(),
     }
 
 
@@ -62,22 +62,22 @@ def describe_routing(own: Routing) -> dict[str, Any]:
     }
 
 
-def list_models(studio: Studio) -> dict[str, Any]:
+def list_models(service: ExplorerService) -> dict[str, Any]:
     """The models, and every registered routing and form: asked at each request, so that none is missed."""
     return {
-        "models": [introduce(exhibit) for exhibit in studio.exhibits.values()],
+        "models": [introduce(entry) for entry in service.entries.values()],
         "routings": [describe_routing(routing.get(name)) | {"name": name} for name in routing.list_forms()],
     }
 
 
-def look(exhibit: Exhibit, ask: See) -> dict[str, Any]:
-    picture, empty = see(to_array(ask.image, "image"), exhibit.model, ask.centre)
+def look(entry: ModelEntry, ask: See) -> dict[str, Any]:
+    picture, empty = see(to_array(ask.image, "image"), entry.model, ask.centre)
     return {"seen": to_wire(picture), "empty": empty}
 
 
-def classify(exhibit: Exhibit, ask: Question) -> dict[str, Any]:
-    image = to_input(ask.seen, exhibit.model)
-    model = reroute(exhibit.model, ask.routing, ask.iterations)
+def classify(entry: ModelEntry, ask: Question) -> dict[str, Any]:
+    image = to_input(ask.seen, entry.model)
+    model = reroute(entry.model, ask.routing, ask.iterations)
     start = time.perf_counter()
     output = model(image)
     took = time.perf_counter() - start
@@ -93,23 +93,23 @@ def classify(exhibit: Exhibit, ask: Question) -> dict[str, Any]:
     }
 
 
-def decode(exhibit: Exhibit, ask: Decode) -> dict[str, Any]:
+def decode(entry: ModelEntry, ask: Decode) -> dict[str, Any]:
     """Pictures of poses: only the decoder runs."""
-    model = exhibit.model
+    model = entry.model
     if len(ask.poses) != len(ask.classes):
         raise ValueError(f"{len(ask.poses)} poses need as many classes, got {len(ask.classes)}")
     poses = torch.stack([_capsules(model, pose, j) for pose, j in zip(ask.poses, ask.classes, strict=True)])
     return {"pictures": [to_wire(p) for p in quantise(model.decode(poses, torch.tensor(ask.classes)))]}
 
 
-def sweep(exhibit: Exhibit, ask: Sweep) -> dict[str, Any]:
-    pictures = sweep_dimensions(exhibit.model, _capsules(exhibit.model, ask.pose, ask.klass), ask.klass)
+def sweep(entry: ModelEntry, ask: Sweep) -> dict[str, Any]:
+    pictures = sweep_dimensions(entry.model, _capsules(entry.model, ask.pose, ask.klass), ask.klass)
     return {"offsets": list(OFFSETS), "pictures": to_wire(tiled(quantise(pictures)))}
 
 
-def pair(exhibit: Exhibit, ask: Pair) -> dict[str, Any]:
+def pair(entry: ModelEntry, ask: Pair) -> dict[str, Any]:
     """Two pictures moved, added and clipped, as MultiMNIST is made."""
-    model = exhibit.model
+    model = entry.model
     alone = []
     for what, pixels, (down, right) in zip(("first", "second"), (ask.first, ask.second), ask.offsets, strict=True):
         height, width = model.image_size

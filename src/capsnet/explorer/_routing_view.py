@@ -11,17 +11,17 @@ from torch import Tensor
 from capsnet import routing
 from capsnet.explorer._answers import check_class
 from capsnet.explorer._seen import to_input
-from capsnet.explorer._studio import Exhibit
+from capsnet.explorer._service import ModelEntry
 from capsnet.explorer._wire import ToyQuestion, TraceQuestion
 from capsnet.models import reroute
 from capsnet.routing import Routing, Trace, undecided
 
 
-def trace(exhibit: Exhibit, ask: TraceQuestion) -> dict[str, Any]:
+def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
     """The couplings of each iteration and, if a class is named, the votes for it."""
     if ask.klass is not None:
-        check_class(exhibit.model, ask.klass)
-    own, seen = _watch(exhibit, ask)
+        check_class(entry.model, ask.klass)
+    own, seen = _watch(entry, ask)
     couplings, scale = seen.couplings[:, 0], _scale(seen.couplings[:, 0], own)
     shares = (couplings - scale.offset) / max(scale.size, 1e-12)
     return {
@@ -91,10 +91,10 @@ def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
     return Plane(centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1)))
 
 
-def _watch(exhibit: Exhibit, ask: TraceQuestion) -> tuple[Routing, Trace]:
+def _watch(entry: ModelEntry, ask: TraceQuestion) -> tuple[Routing, Trace]:
     """The routing of the class capsules and what it did with one picture."""
-    image = to_input(ask.seen, exhibit.model)
-    model = reroute(exhibit.model, ask.routing, ask.iterations)
+    image = to_input(ask.seen, entry.model)
+    model = reroute(entry.model, ask.routing, ask.iterations)
     own = model.class_routing
     seen = None if own is None or model.grid is None else model(image, trace=True).trace
     if own is None or seen is None:

@@ -1,6 +1,6 @@
 """The application: access control around everything, errors as sentences, the API for programs."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -8,11 +8,10 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from capsnet._version import __version__
-from capsnet.models import Model
 from capsnet.serving import v1
 from capsnet.serving.access import AccessControl, check_names
 from capsnet.serving.problems import add_handlers
-from capsnet.serving.service import Service
+from capsnet.serving.service import Models, Service
 from capsnet.serving.wire import Problem
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -33,7 +32,7 @@ class GuardedApp(FastAPI):
 
 
 def create_app(
-    models: Mapping[str, Model] | Service,
+    models: Models | Service,
     *,
     token: str | None = None,
     host: str = "127.0.0.1",
@@ -43,7 +42,7 @@ def create_app(
     """The API for programs as an ASGI application.
 
     Args:
-        models: models by public name, or a service that has them loaded.
+        models: models by public name; or names of bundled models, weight files or run folders; or a service.
         token: what clients must send; None admits everyone who can reach the server.
         host: where the server listens, so that it answers to that name too; ``0.0.0.0`` and ``::`` stand for all
             addresses of this machine.

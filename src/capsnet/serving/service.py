@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from capsnet.serving.wire import NOT_A_NUMBER, write
 
 WAITING = {"slow": 256, "quick": 256, "upload": 32}  # requests of each lane; beyond, 503
 FIRST = "capsnet-mnist"  # of the bundled models, the default
+Models: TypeAlias = Mapping[str, Model] | Sequence[str | Path]  # models by public name, or what ``load_models`` loads
 
 
 class Service:
@@ -28,10 +29,11 @@ class Service:
     better by two workers than one user by two threads.
     """
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
-        if not models:
+    def __init__(self, models: Models) -> None:
+        loaded = models if isinstance(models, Mapping) else load_models(models)
+        if not loaded:
             raise ValueError("the server needs at least one model")
-        self.models = {name: _checked(name, model).eval() for name, model in models.items()}
+        self.models = {name: _checked(name, model).eval() for name, model in loaded.items()}
         self._workers: dict[str, ThreadPoolExecutor] = {}
         self.inside = dict.fromkeys(WAITING, 0)  # requests that wait or are being computed, by lane
 

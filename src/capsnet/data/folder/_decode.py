@@ -158,13 +158,8 @@ def _report_dark(folder: Path, items: tuple[Item, ...], images: NDArray[np.uint8
     deep = [item.name for item, is_dark in zip(items, dark, strict=True) if is_dark and is_deep(folder / item.name)]
     bright = (item.name for item, is_dark in zip(items, dark, strict=True) if not is_dark)
     if deep and not any(is_deep(folder / name) for name in bright):
-        log.warning(
-            "%s: none of the %d images with 16-bit grey levels reaches a quarter of white (65535), for example %s: "
-            "if less is white in them, say so: white=4095 for 12 bits",
-            source,
-            len(deep),
-            deep[0],
-        )
+        text = f"{source}: none of the {len(deep)} images with 16-bit grey levels reaches a quarter of white (65535)"
+        log.warning("%s, for example %s: if less is white in them, say so: white=4095 for 12 bits", text, deep[0])
 
 
 def _labels(item: Item) -> str:

@@ -15,15 +15,8 @@ log = logging.getLogger("capsnet")
 
 _USUAL = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".dib", ".gif", ".tif", ".tiff"))
 SUFFIXES = _USUAL | {".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"}
-SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "test": "test",
-    "testing": "test",
-}
+_WORDS = {"train": "train training", "validation": "validation valid val", "test": "test testing"}
+SPLIT_NAMES = {word: split for split, words in _WORDS.items() for word in words.split()}
 
 
 class Item(NamedTuple):

@@ -11,22 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capsnet.data import keyed
+from capsnet.data.generated import _shapes_wholes as wholes
 from capsnet.data.generated._shapes_draw import ELLIPSE, RECTANGLE, TRIANGLE, draw, extents
-from capsnet.data.generated._shapes_wholes import (
-    FILLED,
-    JITTER,
-    KINDS,
-    PARTS,
-    PLACES,
-    REACH,
-    VALID,
-    WHOLES,
-    fit_error,
-    pair_error,
-    place,
-    to_canvas,
-    to_frame,
-)
+from capsnet.data.generated._shapes_wholes import FILLED, JITTER, KINDS, PARTS, PLACES, REACH, VALID, WHOLES, place
 
 SINGLE_PARTS = ("rectangle", "triangle", "ellipse")
 PAIR_ERROR = 0.2  # scrambled: any two parts stand to each other wrongly by this many sizes of the whole, or more
@@ -122,14 +109,14 @@ def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
         whole = poses[rows]  # (b, 1, 4): one for all proposals
         moved = np.repeat(right.parts[rows], _PROPOSALS, axis=1)  # (b, T, P, 5)
         label = np.broadcast_to(classes[rows], moved.shape[:2])
-        moved[..., 1:, :2] = to_canvas(whole, REACH[label][..., None, :] * (2 * unit[..., 1:, :2] - 1))
+        moved[..., 1:, :2] = wholes.to_canvas(whole, REACH[label][..., None, :] * (2 * unit[..., 1:, :2] - 1))
         moved[..., 1:, 2] = 2 * np.pi * (unit[..., 1:, 2] - 0.5)
         low, high = extents(KINDS[label], moved)
         inside = np.all((low >= 0) & (high <= size - 1), axis=-1) | ~VALID[label]  # (b, T, P)
         passed = np.asarray(np.all(inside, axis=-1))  # (b, T)
-        centres = to_frame(whole, moved[..., :2])
-        passed[passed] = pair_error(label[passed], centres[passed]) >= PAIR_ERROR
-        passed[passed] = fit_error(label[passed], centres[passed]) >= FIT_ERROR
+        centres = wholes.to_frame(whole, moved[..., :2])
+        passed[passed] = wholes.pair_error(label[passed], centres[passed]) >= PAIR_ERROR
+        passed[passed] = wholes.fit_error(label[passed], centres[passed]) >= FIT_ERROR
         return moved, passed
 
     def accept(rows: NDArray, parts: NDArray) -> NDArray:

@@ -19,18 +19,9 @@ from pydantic import Field
 from capsnet._names import check_name
 from capsnet.data._registry import register
 from capsnet.data.base import Augmentation, Batch, Dataset, Sources
+from capsnet.data.generated import _shapes_scenes as scenes
 from capsnet.data.generated._shapes_draw import PRIMITIVES
-from capsnet.data.generated._shapes_scenes import (
-    SINGLE_PARTS,
-    Key,
-    Scene,
-    crowded_wholes,
-    draw_parts,
-    empty_scene,
-    scrambled_wholes,
-    single_parts,
-    single_wholes,
-)
+from capsnet.data.generated._shapes_scenes import SINGLE_PARTS, Key, Scene, draw_parts, empty_scene
 from capsnet.data.generated._shapes_wholes import ARRANGEMENTS, PARTS, WHOLES
 from capsnet.data.splits import SPLITS
 
@@ -149,12 +140,12 @@ class Shapes(Dataset):
         family = "wholes" if self.kind == "scrambled" else self.kind
         key = Key(self.seed, f"shapes.{family}.{piece}")
         if self.kind == "parts":
-            return single_parts(key, index, size)
+            return scenes.single_parts(key, index, size)
         if self.kind == "wholes":
-            return single_wholes(key, index, size)
+            return scenes.single_wholes(key, index, size)
         if self.kind == "scrambled":
-            return scrambled_wholes(key, index, size)
-        return crowded_wholes(key, index, size, self.objects)
+            return scenes.scrambled_wholes(key, index, size)
+        return scenes.crowded_wholes(key, index, size, self.objects)
 
 
 shapes = register(

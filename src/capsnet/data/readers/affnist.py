@@ -21,12 +21,7 @@ from capsnet.data.readers.download import Remote, contents_of, find_or_fetch
 from capsnet.data.readers.mat5 import decode_mat, read_mat
 
 HOME = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/"
-STEMS = {
-    "train": "training",
-    "validation": "validation",
-    "train+validation": "training_and_validation",
-    "test": "test",
-}
+STEMS = {"train": "training", "validation": "validation", "train+validation": "training_and_validation", "test": "test"}
 SIDE = 40
 ENOUGH = 20  # ones, for their shape to say which way is up
 

@@ -54,15 +54,13 @@ def find_or_fetch(
     With a ``folder`` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
     of ``places`` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
     """
-    if folder is not None:
-        found = {name: _present(folder, name) for name in files}
-        if missing := [name for name, path in found.items() if path is None]:
-            raise FileNotFoundError(f"{folder}: expected {_listed(missing)}, found {contents_of(folder)}")
-        return {name: path for name, path in found.items() if path is not None}
-    for place in places:
+    for place in places if folder is None else (folder,):
         found = {name: path for name in files if (path := _present(place, name)) is not None}
         if len(found) == len(files):
             return found
+        if folder is not None:
+            missing = [name for name in files if name not in found]
+            raise FileNotFoundError(f"{folder}: expected {_listed(missing)}, found {contents_of(folder)}")
     cache = cache_dir() / data_set
     return {name: _from_cache(data_set, name, remote, cache, list(files)) for name, remote in files.items()}
 
@@ -82,8 +80,7 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
     state = f"is in {cache} {wrong}" if path.is_file() else "is not on this machine"
     if remote.hash is None:
         path.unlink(missing_ok=True)  # pooch would take whatever is there
-    failures: list[str] = []
-    damaged = False
+    failures, damaged = [], False
     for url in remote.urls:
         try:
             with _quiet(pooch.get_logger()):
@@ -92,13 +89,13 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
             if _is_right(path, remote):
                 return path
             path.unlink()  # a login page, for example
-            damaged = True
-            failures.append(f"{url}: the file is no zip archive")
+            raise ValueError
         except OSError as error:  # every error of the network, and a disk that cannot be written
-            failures.append(f"{url}: {_root(error)}")
+            failures.append(f"{url}: {_deepest(error)}")
         except ValueError:
             damaged = True
-            failures.append(f"{url}: the file does not have the hash {remote.hash}")
+            wanted_hash = f"does not have the hash {remote.hash}" if remote.hash else "is no zip archive"
+            failures.append(f"{url}: the file {wanted_hash}")
     reasons = "; ".join(failures)
     if damaged:
         raise ValueError(
@@ -121,10 +118,9 @@ def _is_right(path: Path, remote: Remote) -> bool:
 
 
 def _download(url: str, output_file: Any, pooch: Any) -> None:
-    """Write the bytes as the server stores them, for ``pooch.retrieve`` to check and to give their name.
+    """Write the bytes as the server stores them: the published hash is that of the packed file.
 
-    pooch's own downloader would unpack a .gz that a server labels "Content-Encoding: gzip" (Apache does so by
-    default), and the published hash is the one of the packed file.
+    pooch's own downloader would unpack a .gz that a server labels "Content-Encoding: gzip".
     """
     import requests
     import urllib3
@@ -154,12 +150,11 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _root(error: BaseException) -> str:
-    """What went wrong at the bottom, such as "Connection refused", without the layers that passed it on."""
-    deepest = error
-    while (cause := deepest.__cause__ or deepest.__context__) is not None:
-        deepest = cause
-    return str(deepest)
+def _deepest(error: BaseException) -> str:
+    """The first cause, such as "Connection refused"."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return str(error)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -25,6 +25,8 @@ def test_public_names_contain_no_paths(tmp_path: Path, tiny: Model) -> None:
     models = load_models(sources)
     assert list(models) == ["run", "run-2", f"{BUNDLED}-2", BUNDLED]
     assert models[BUNDLED].num_parameters() > models[f"{BUNDLED}-2"].num_parameters()
+    with TestClient(create_app(sources), base_url=HOME) as client:
+        assert [model["name"] for model in client.get("/api/models").json()["models"]] == list(models)
 
 
 def test_default_models_are_all_bundled_ones_the_papers_first() -> None:

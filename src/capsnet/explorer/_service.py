@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -12,13 +11,13 @@ from capsnet.explorer._seen import see
 from capsnet.inference import evaluating, profiles
 from capsnet.inference.profiles import Profile
 from capsnet.models import Model
-from capsnet.serving.service import Service
+from capsnet.serving.service import Models, Service
 
 log = logging.getLogger(__name__)
 MEASURED = 1000  # examples that the profile of a model that is not bundled is measured on
 
 
-class Exhibit:
+class ModelEntry:
     """One model under its public name, with the profile of its capsules once there is one."""
 
     def __init__(self, name: str, model: Model) -> None:
@@ -27,22 +26,22 @@ class Exhibit:
         self.prepared = False
 
 
-class Studio(Service):
+class ExplorerService(Service):
     """The service of the page. Models without a profile are measured in the background while it serves."""
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
+    def __init__(self, models: Models) -> None:
         super().__init__(models)
-        self.exhibits = {name: Exhibit(name, model) for name, model in self.models.items()}
+        self.entries = {name: ModelEntry(name, model) for name, model in self.models.items()}
         self._preparing: threading.Thread | None = None
         self._closing = threading.Event()
 
-    def find(self, name: str) -> Exhibit:
-        """The exhibit of that name."""
-        return self.exhibits[self.check(name)]
+    def find(self, name: str) -> ModelEntry:
+        """The entry of that name."""
+        return self.entries[self.check(name)]
 
     def open(self) -> None:
         """Start to warm up the models and to measure those without a profile."""
-        if not all(exhibit.prepared for exhibit in self.exhibits.values()):
+        if not all(entry.prepared for entry in self.entries.values()):
             self._closing.clear()
             self._preparing = threading.Thread(target=self._prepare, name="capsnet-profiles", daemon=True)
             self._preparing.start()
@@ -56,22 +55,22 @@ class Studio(Service):
 
     def _prepare(self) -> None:
         torch.set_num_threads(1)
-        waiting = [exhibit for exhibit in self.exhibits.values() if not exhibit.prepared]
-        for exhibit in waiting:
+        waiting = [entry for entry in self.entries.values() if not entry.prepared]
+        for entry in waiting:
             if not self._closing.is_set():
-                _warm_up(exhibit.model)
-        for exhibit in waiting:
+                _warm_up(entry.model)
+        for entry in waiting:
             if not self._closing.is_set():
-                exhibit.profile = exhibit.profile or self._measure(exhibit)
-                exhibit.prepared = not self._closing.is_set()
+                entry.profile = entry.profile or self._measure(entry)
+                entry.prepared = not self._closing.is_set()
 
-    def _measure(self, exhibit: Exhibit) -> Profile | None:
+    def _measure(self, entry: ModelEntry) -> Profile | None:
         try:
-            dataset = exhibit.gallery.measured_on()
+            dataset = entry.gallery.measured_on()
             stop = self._closing.is_set
-            return profiles.measure(exhibit.model, dataset, limit=MEASURED, batch_size=50, stop=stop)
+            return profiles.measure(entry.model, dataset, limit=MEASURED, batch_size=50, stop=stop)
         except (ValueError, LookupError, OSError) as error:
-            log.debug("no profile of %s: %s", exhibit.name, error)
+            log.debug("no profile of %s: %s", entry.name, error)
             return None
 
 
