@@ -25,7 +25,7 @@ SOME = 200  # generated examples of a split that are compared
 
 def check(spec: str) -> None:
     """Run all checks but ``another_process``, which needs to know how to register the data set there."""
-    for one in CHECKS:
+    for one in CHECKS.values():
         one(spec)
 
 
@@ -198,12 +198,15 @@ def another_process(specs: Iterable[str], setup: str = "") -> None:
     assert done.stdout.split() == [digest(spec) for spec in listed]
 
 
-CHECKS = (
-    declarations_are_true,
-    examples_are_valid,
-    examples_are_deterministic,
-    splits_do_not_overlap,
-    preprocessing_survives_storage,
-    subsets_keep_examples,
-    bad_names_are_refused,
-)
+CHECKS = {
+    check.__name__: check
+    for check in (
+        declarations_are_true,
+        examples_are_valid,
+        examples_are_deterministic,
+        splits_do_not_overlap,
+        preprocessing_survives_storage,
+        subsets_keep_examples,
+        bad_names_are_refused,
+    )
+}

@@ -41,7 +41,7 @@ def test_multi_hot_and_float_images() -> None:
     assert data.class_names == ("0", "1", "2")
 
 
-def test_subset_is_numbered_afresh() -> None:
+def test_subset_numbers_its_examples_from_zero() -> None:
     part = make().subset([4, 9])
     assert part.batch([0, 1]).targets.tolist() == [1, 0]
     assert part.class_names == ("a", "b", "c")

@@ -90,7 +90,7 @@ def test_integers_fill_their_range_evenly() -> None:
         keyed.integers(0, 0, [0], 1, "i", 3, 3)
 
 
-def test_permutation() -> None:
+def test_permutation_is_keyed() -> None:
     order = keyed.permutation(0, 0, 5000)
     assert order.dtype == np.int64
     np.testing.assert_array_equal(np.sort(order), np.arange(5000))

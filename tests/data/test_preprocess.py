@@ -196,7 +196,7 @@ BLANKS = {
 
 
 @pytest.mark.parametrize("kind", sorted(BLANKS))
-def test_blank(kind: str, tmp_path: Path) -> None:
+def test_blank_pictures_are_refused(kind: str, tmp_path: Path) -> None:
     Image.fromarray(BLANKS[kind]).save(tmp_path / "blank.png")
     with pytest.raises(ValueError, match=r"blank\.png: no digit to be seen"):
         digit(tmp_path / "blank.png")
@@ -242,7 +242,7 @@ def test_bad_arrays(array: NDArray, message: str) -> None:
         digit(array)
 
 
-def test_wrong_type() -> None:
+def test_wrong_type_is_refused() -> None:
     with pytest.raises(ValueError, match="got int"):
         digit(3)  # pyright: ignore[reportArgumentType]
 

@@ -45,7 +45,7 @@ def test_mnist_by_name(tmp_path: Path) -> None:
     assert len(load(f"mnist:{make_folder(tmp_path / 'own')}", "test")) == 4
 
 
-def test_a_new_one_is_one_registration(toy: None, tmp_path: Path) -> None:
+def test_register_makes_a_data_set_loadable(toy: None, tmp_path: Path) -> None:
     assert {"toy", "files"} <= set(list_datasets())
     assert load("toy", "all").name == "all"
     (tmp_path / "x").touch()
@@ -73,7 +73,7 @@ def test_errors_are_one_clear_sentence(tmp_path: Path) -> None:
         load("mnist:", "train")
 
 
-def test_the_room_knows_nothing_of_the_rooms_above() -> None:
+def test_importing_data_imports_no_other_room() -> None:
     """Importing data pulls in no other room, nor anything heavy that only other rooms need."""
     code = (
         "import sys, types; alone = types.ModuleType('capsnet'); alone.__path__ = [sys.argv[1]];"

@@ -102,9 +102,9 @@ def list_datasets() -> list[str]:
 def info(spec: str) -> DatasetInfo:
     """What a data set declares about itself; options and a path in ``spec`` count."""
     name, entry = _find(spec)
-    path, given = _parse(spec, entry, environment=False)
+    path, texts = _parse(spec, entry, environment=False)
     options = {key: parameter.default for key, parameter in entry.options.items()}
-    values = options | _values(name, entry, given)
+    values = options | _values(name, entry, texts)
     source = "folder" if path else entry.source(values) if callable(entry.source) else entry.source
     objects = entry.objects(values) if callable(entry.objects) else entry.objects
     gallery = entry.gallery
@@ -147,8 +147,8 @@ def path_of(spec: str) -> Path | None:
 def with_options(spec: str, **options: Any) -> str:
     """The same spec with some options set otherwise: ``with_options("multimnist", shift=6)``."""
     name, entry = _find(spec)
-    path, given = _parse(spec, entry)
-    return _joined(name, path, given | options)
+    path, texts = _parse(spec, entry)
+    return _joined(name, path, texts | options)
 
 
 def _joined(name: str, path: str | Path | None, options: _Options) -> str:
@@ -160,8 +160,8 @@ def load(spec: str, split: str = "train") -> Dataset:
     """Load a split of a data set given as NAME, NAME:PATH or NAME:PATH,key=value,..."""
     name, entry = _find(spec)
     check_name(f"split of {name}", split, entry.splits)
-    path, given = _parse(spec, entry)
-    options = _values(name, entry, given)
+    path, texts = _parse(spec, entry)
+    options = _values(name, entry, texts)
     if not path:
         if entry.path == "required":
             raise ValueError(f"{name} needs a path: write {name}:PATH")
@@ -201,12 +201,12 @@ def _parse(spec: str, entry: Entry, *, environment: bool = True) -> tuple[str, d
     return rest, options
 
 
-def _values(name: str, entry: Entry, given: Mapping[str, str]) -> dict[str, Any]:
-    return {key: _value(name, entry.options[key], value) for key, value in given.items()}
+def _values(name: str, entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]:
+    return {key: _value(name, entry.options[key], value) for key, value in texts.items()}
 
 
 def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
-    """What a person typed, as what the loader wants. Text is all there is here, so "4" is the number 4."""
+    """The text of an option as the type that the loader declares: "4" is the number 4."""
     wanted = None if text == "None" else text
     try:
         return TypeAdapter(parameter.annotation).validate_python(wanted)

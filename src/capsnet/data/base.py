@@ -78,7 +78,7 @@ class Dataset:
         raise NotImplementedError
 
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
-        """Keep only these examples, in this order; they are numbered afresh from 0."""
+        """Keep only these examples, in this order, numbered from 0."""
         return Subset(self, indices, name=name)
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class ArrayDataset(Dataset):
         return Batch(images, torch.from_numpy(self.targets.take(index, axis=0)), torch.from_numpy(index))
 
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "ArrayDataset":
-        """Keep only these examples, in this order; they are numbered afresh from 0."""
+        """Keep only these examples, in this order, numbered from 0."""
         index = self._check_indices(indices)
         chosen = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
@@ -144,7 +144,7 @@ class ArrayDataset(Dataset):
 
 
 class Subset(Dataset):
-    """Some examples of any data set, a generated one too. They keep their own keys, so they look as they did there."""
+    """Some examples of any data set. They keep their keys, so generated ones stay the same."""
 
     def __init__(self, whole: Dataset, indices: ArrayLike, *, name: str | None = None) -> None:
         self.whole, self.chosen = whole, whole._check_indices(indices)

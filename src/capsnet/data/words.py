@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, tensor
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
+_WORD = r"[^\W_]+(?:['’-][^\W_]+)*"  # noqa: RUF001
 
 
 class Words(BaseModel):
@@ -30,11 +31,11 @@ class Words(BaseModel):
         """The numbers of a text's words, (L,) int64: lower case, punctuation left out. ValueError if it is no text."""
         if not isinstance(text, str):
             raise ValueError(f"the model takes text, got {type(text).__name__}")
-        found = [self.numbers.get(word, 1) for word in re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text.lower())]  # noqa: RUF001
-        if all(number == 1 for number in found):
+        numbers = [self.numbers.get(word, 1) for word in re.findall(_WORD, text.lower())]
+        if all(number == 1 for number in numbers):
             some = ", ".join(self.vocabulary[2:8])
             raise ValueError(f"the model takes text and knows no word of {text!r}; it knows words such as {some}")
-        return tensor(found)
+        return tensor(numbers)
 
     def text(self, numbers: ArrayLike) -> str:
         """The words of numbers (L,), padding left out."""

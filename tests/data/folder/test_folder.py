@@ -19,7 +19,7 @@ from tests.data.own_images import files_of, write, write_tree
 KINDS = {".png": "RGB", ".jpg": "RGB", ".bmp": "RGB", ".gif": "P", ".tif": "RGB", ".PNG": "RGBA"}
 
 
-def test_a_tree_of_odd_files(tmp_path: Path) -> None:
+def test_folder_reads_a_tree_of_odd_files(tmp_path: Path) -> None:
     seed = 0
     for name in ("scratch10", "scratch2", "Good"):
         for suffix, mode in KINDS.items():
@@ -127,7 +127,7 @@ def test_adding_an_image_keeps_the_others(tmp_path: Path) -> None:
     assert all(name.startswith("a/") for name in moved)
 
 
-def test_folds(tmp_path: Path) -> None:
+def test_folds_test_every_image_once(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 14, "b": 11})
     tested: list[str] = []
     for fold in range(4):
@@ -354,7 +354,7 @@ def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, caplog: pytest.LogCaptu
     assert not caplog.records  # one of them does need all 16 bits
 
 
-def test_names_that_nobody_could_write_down_are_refused(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     """Such bytes come from archives and old disks; figures, pages and terminals fail on them, hours later."""
     odd = os.fsdecode(b"sch\xf6n")
     write_tree(tmp_path / "own", {"a": 8, odd: 8})

@@ -19,7 +19,7 @@ def write_csv(root: Path, text: str, *, encoding: str = "utf-8", images: int = 1
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
-def test_csv(tmp_path: Path, mark: str, end: str, encoding: str) -> None:
+def test_csv_gives_labels_and_splits(tmp_path: Path, mark: str, end: str, encoding: str) -> None:
     rows = [["Path ", "patient", "Label"], *([f"images/{i}.png", "x", ("gut", "müde")[i % 2]] for i in range(12))]
     path = write_csv(tmp_path, end.join(mark.join(row) for row in rows) + end, encoding=encoding)
     data = folder("train", path)
@@ -76,7 +76,7 @@ def test_images_of_a_group_stay_together(tmp_path: Path) -> None:
     assert sides() == parts
 
 
-def test_a_group_in_several_splits_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_group_in_several_splits_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     splits = ["train"] * 6 + ["val"] * 3 + ["test"] * 3
     rows = [f"images/{i}.png,{'ab'[i % 2]},{split},{'x' if i in (2, 10) else ''}" for i, split in enumerate(splits)]
     folder("train", write_csv(tmp_path, "\n".join(["path,label,split,group", *rows])))

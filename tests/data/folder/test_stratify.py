@@ -44,7 +44,7 @@ def test_order_of_the_listing_does_not_matter() -> None:
     assert placed(shuffled, folds) == placed(examples, draw_folds(examples, 5, seed=0, stream="t"))
 
 
-def test_adding_images_moves_next_to_nothing() -> None:
+def test_adding_images_moves_few_others() -> None:
     before = placed(old := make({"a": 100, "b": 50}), parts_of(old))
     moves = []
     for added in range(1, 21):
@@ -92,7 +92,7 @@ def several_labels(count: int, seed: int = 0) -> Examples:
     return Examples("data", tuple(f"{i}.png" for i in range(count)), member, np.arange(count), tuple("abcdef"))
 
 
-def test_several_labels() -> None:
+def test_several_labels_give_multi_hot_targets() -> None:
     examples = several_labels(1000)
     part = parts_of(examples)
     counts = np.stack([examples.member[part == p].sum(axis=0) for p in range(3)])  # (3, J)
@@ -139,7 +139,7 @@ def test_labels_that_cannot_be_spread() -> None:
         parts_of(examples)
 
 
-def test_too_few() -> None:
+def test_too_few_images_are_refused() -> None:
     with pytest.raises(ValueError, match=r"data: every class needs at least 3 different images .*'b' has 2, 'c' has 0"):
         parts_of(make({"a": 9, "b": 2, "c": 0}))
     with pytest.raises(ValueError, match=r"at least 5 different images \(for 5 folds.*'b' has 4"):

@@ -73,7 +73,7 @@ def check_against_twin(pairs: Pairs, indices: list[int], epoch: int = 0) -> None
         assert batch.targets[row].nonzero()[:, 0].tolist() == sorted(classes)
 
 
-def test_slow_twin(pairs: Pairs, marked: Path) -> None:
+def test_pairs_equal_their_slow_twin(pairs: Pairs, marked: Path) -> None:
     check_against_twin(pairs, [0, 1, 2, 4321, 9999])
     check_against_twin(multimnist("train", marked, shift=3, canvas=13, seed=5), list(range(25)), epoch=7)
     check_against_twin(multimnist("test", marked, shift=0), list(range(12)))
@@ -210,7 +210,7 @@ def test_each_epoch_of_training_shows_other_pairs_the_other_splits_never() -> No
         np.testing.assert_array_equal(fixed.overlaps(range(50)), fixed.overlaps(range(50), epoch=5))
 
 
-def test_the_papers_ten_million() -> None:
+def test_ten_millionth_pair_is_addressable() -> None:
     pairs = multimnist("test", pairs=10_000_000)
     assert len(pairs) == 10_000_000
     check_against_twin(pairs, [9_999_999])

@@ -15,7 +15,7 @@ def tight(image: torch.Tensor) -> torch.Tensor:
     return image[int(rows[0]) : int(rows[-1]) + 1, int(columns[0]) : int(columns[-1]) + 1]
 
 
-def test_a_drawn_digit_is_prepared_at_the_size_these_have_and_labels_are_known_without_drawing() -> None:
+def test_preprocess_keeps_the_digit_size_and_targets_are_stored() -> None:
     """MNIST's digits fill 20 pixels here as there, so a picture of one must not be scaled to 20/28 of 40."""
     shifted = expanded_mnist("test")
     prepare = shifted.preprocess
@@ -56,7 +56,7 @@ def test_shifts_are_whole_even_and_within_the_bound() -> None:
     assert abs(np.corrcoef(moved.T)[0, 1]) < 0.08
 
 
-def test_training_moves_anew_each_epoch_and_testing_never() -> None:
+def test_training_moves_digits_in_each_epoch_and_testing_does_not() -> None:
     training, test = expanded_mnist("train"), expanded_mnist("test")
     assert not torch.equal(training.batch([0, 1], epoch=0).images, training.batch([0, 1], epoch=1).images)
     assert torch.equal(training.batch([0, 1], epoch=3).images, training.batch([0, 1], epoch=3).images)
@@ -65,7 +65,7 @@ def test_training_moves_anew_each_epoch_and_testing_never() -> None:
 
 
 @pytest.mark.parametrize("make", [expanded_mnist, affnist])
-def test_an_example_depends_on_nothing_but_its_index(make) -> None:
+def test_example_depends_only_on_its_index(make) -> None:
     dataset = make("validation")
     together = dataset.batch([7, 3, 9]).images
     for place, index in enumerate([7, 3, 9]):
@@ -97,7 +97,7 @@ def test_affnist_bends_within_its_bounds_and_keeps_every_digit_whole() -> None:
         assert torch.allclose(tight(before * (before > INK)), tight(after * (after > INK)))
 
 
-def test_affnist_s_maps_are_those_that_were_published() -> None:
+def test_affnist_maps_stay_within_the_published_bounds() -> None:
     """Rotation within 20 degrees, each axis scaled by 0.8 to 1.2, shear within 0.2: recovered from the maps alone."""
     maps = AFFINE.draw_maps(0, 0, np.arange(20_000)).double().numpy()
     angle = np.degrees(np.arctan2(maps[:, 1, 0], maps[:, 0, 0]))  # the first column is the turned, scaled x axis

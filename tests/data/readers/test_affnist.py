@@ -70,7 +70,7 @@ def zipped(target: Path, folder: Path) -> Path:
     return target
 
 
-def test_all_layouts(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
+def test_all_layouts_are_found(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = padded[0][:24], padded[1][:24]
     batches = numbered(tmp_path / "a" / "test_batches", padded)
     numbered(tmp_path / "b" / "test", padded)
@@ -103,7 +103,9 @@ def test_limit_reads_no_further(tmp_path: Path, padded: tuple[np.ndarray, np.nda
         read_affnist(find_affnist("test", tmp_path), limit=5)
 
 
-def test_download(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_is_checked_and_cached(
+    tmp_path: Path, padded: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(module, "HOME", dead_url())

@@ -54,7 +54,7 @@ def test_pictures_and_splits(parent: Path) -> None:
     assert test.preprocess == Preprocess(style="plain", height=32, width=32, channels=3)
 
 
-def test_every_way_to_name_it(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_may_be_folder_parent_or_archive(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = cifar10("train", parent)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -78,7 +78,7 @@ def test_without_a_published_hash_the_file_is_taken(cache: Path, server: WebServ
     assert server.asked == ["a.bin"]
 
 
-def test_a_login_page_is_no_archive(cache: Path, server: WebServer) -> None:
+def test_login_page_is_refused_as_an_archive(cache: Path, server: WebServer) -> None:
     """Without a hash to know it by, it would be taken for the data for ever."""
     page = Answer(b"<html>log in to the hotel first</html>")
     archive = io.BytesIO()
@@ -117,7 +117,7 @@ def test_a_cut_off_file_is_refused_even_without_a_hash(cache: Path, server: WebS
     assert list(cache.iterdir()) == []
 
 
-def test_a_server_that_calls_gz_an_encoding(cache: Path, server: WebServer) -> None:
+def test_gz_is_not_unpacked_by_the_download(cache: Path, server: WebServer) -> None:
     packed = gzip.compress(GOOD)
     server.answers["a.gz"] = Answer(packed, headers={"Content-Encoding": "gzip"})
     files = remote(server.url, name="a.gz", hash=f"md5:{hashlib.md5(packed).hexdigest()}")
@@ -145,7 +145,7 @@ def test_unwritable_cache(cache: Path, server: WebServer) -> None:
         find_or_fetch("toys", remote(server.url), None)
 
 
-def test_a_named_folder_is_the_only_place(cache: Path, tmp_path: Path, server: WebServer) -> None:
+def test_named_folder_is_the_only_place_searched(cache: Path, tmp_path: Path, server: WebServer) -> None:
     server.answers["a.bin.gz"] = Answer(GOOD)
     files = remote(server.url, name="a.bin.gz")
     find_or_fetch("toys", files, None)

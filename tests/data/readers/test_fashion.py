@@ -70,7 +70,7 @@ def test_own_folder(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
     assert len(fashion_mnist("train+validation")) == 24
 
 
-def test_system_package_is_believed_by_content(no_files: Path) -> None:
+def test_system_package_is_checked_by_content(no_files: Path) -> None:
     system = fill(no_files / "system")  # compressed at another time: the .gz files have other hashes
     assert fashion_mnist("train").name == "fashion-mnist train"
     damaged = CONTENTS["train-images-idx3-ubyte"].copy()
@@ -80,7 +80,7 @@ def test_system_package_is_believed_by_content(no_files: Path) -> None:
         fashion_mnist("train")
 
 
-def test_download(no_files: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_is_checked_and_cached(no_files: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, array in CONTENTS.items():
         server.answers[f"{name}.gz"] = Answer(gzip.compress(idx_bytes(array), mtime=0))
         known = FILES[f"{name}.gz"]
@@ -116,7 +116,7 @@ def test_folder_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not PLACES[0].is_dir(), reason="needs Debian's package dataset-fashion-mnist")
-def test_the_real_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debian_files_are_read_where_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAPSNET_FASHION_MNIST", raising=False)
     train, test = fashion_mnist("train"), fashion_mnist("test")
     assert (len(train), len(test)) == (50_000, 10_000)

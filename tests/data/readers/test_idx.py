@@ -23,13 +23,13 @@ def test_round_trip(tmp_path: Path, code: str, suffix: str) -> None:
     assert found.dtype == array.dtype
 
 
-def test_packing_is_told_by_content(tmp_path: Path) -> None:
+def test_packing_is_recognised_by_content(tmp_path: Path) -> None:
     path = tmp_path / "images.gz"
     path.write_bytes(idx_bytes(IMAGES))  # not compressed, whatever its name says
     np.testing.assert_array_equal(read_idx(path), IMAGES)
 
 
-def test_hash(tmp_path: Path) -> None:
+def test_wrong_hash_is_refused(tmp_path: Path) -> None:
     path = write_idx(tmp_path / "a.xz", IMAGES)
     good = hashlib.sha256(idx_bytes(IMAGES)).hexdigest()
     np.testing.assert_array_equal(read_idx(path, sha256=good), IMAGES)
@@ -65,7 +65,7 @@ def test_damage_is_named(tmp_path: Path, data: bytes, message: str) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_missing(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere: expected an IDX file, found nothing"):
         read_idx(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="found a folder"):

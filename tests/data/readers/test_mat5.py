@@ -39,7 +39,7 @@ def big_endian(array: np.ndarray, name: bytes = b"x") -> bytes:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_numbers(tmp_path: Path, dtype: str, packed: bool) -> None:
+def test_numbers_of_all_types_are_read(tmp_path: Path, dtype: str, packed: bool) -> None:
     array = (np.arange(24).reshape(2, 3, 4) - (0 if dtype[0] == "u" else 7)).astype(dtype)
     path = tmp_path / "a.mat"
     savemat(path, {"a": array, "b": array[0]}, do_compression=packed)
@@ -57,7 +57,7 @@ def test_numbers(tmp_path: Path, dtype: str, packed: bool) -> None:
     ),
     packed=st.booleans(),
 )
-def test_any_array(array: np.ndarray, packed: bool) -> None:
+def test_any_array_is_read_back(array: np.ndarray, packed: bool) -> None:
     found = decode_mat(mat_bytes({"some_name": array}, do_compression=packed), "memory")["some_name"]
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
@@ -110,7 +110,7 @@ def test_damaged_compression() -> None:
         decode_mat(bytes(data), "memory")
 
 
-def test_nesting_has_an_end() -> None:
+def test_nesting_has_a_limit() -> None:
     value: Any = np.eye(2)
     for _ in range(40):
         value = {"s": value}

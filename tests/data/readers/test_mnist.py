@@ -25,7 +25,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     module._bundled_file.cache_clear()
 
 
-def test_splits(digits: ArrayDataset) -> None:
+def test_splits_have_their_sizes(digits: ArrayDataset) -> None:
     whole = mnist("train+validation")
     train, validation = mnist("train"), mnist("validation")
     assert (len(train), len(validation), len(whole), len(digits)) == (50_000, 10_000, 60_000, 10_000)
@@ -39,7 +39,7 @@ def test_splits(digits: ArrayDataset) -> None:
     assert mnist("test").images.base is digits.images.base  # decoded once per process
 
 
-def test_cache_is_written_and_believed_only_if_intact(fresh: Path) -> None:
+def test_cache_is_written_and_used_only_if_intact(fresh: Path) -> None:
     first = mnist("test")
     cached = fresh / "mnist" / "t10k-images-idx3-ubyte"
     assert hashlib.sha256(cached.read_bytes()).hexdigest() == SHA256[cached.name]

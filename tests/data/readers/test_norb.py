@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("dtype", sorted(MAGIC))
 @pytest.mark.parametrize("shape", [(5,), (5, 4), (2, 3, 4), (2, 2, 3, 3)])
-def test_matrices(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+def test_matrices_of_all_types_are_read(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     (tmp_path / "m.mat").write_bytes(matrix_bytes(array))
     np.testing.assert_array_equal(read_matrix(tmp_path / "m.mat"), array)
@@ -59,7 +59,7 @@ def test_objects_stay_together(folder: Path) -> None:
     np.testing.assert_array_equal(train.targets, arrays["cat"][10:])
 
 
-def test_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_match_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = fill(folder, TEST, [0, 1], packed=False)
     monkeypatch.setenv("CAPSNET_SMALL_NORB", str(folder))
     test = small_norb("test")

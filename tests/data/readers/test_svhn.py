@@ -38,7 +38,7 @@ def test_pictures_and_labels(folder: Path) -> None:
     assert test.batch([0]).images.shape == (1, 3, 32, 32)
 
 
-def test_splits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splits_have_their_sizes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSNET_SVHN", str(folder))
     train, validation, both = svhn("train"), svhn("validation"), svhn("train+validation")
     assert (len(train), len(validation), len(both)) == (17, 3, 20)
@@ -69,7 +69,7 @@ def test_wrong_content(folder: Path, changes: dict[str, np.ndarray], message: st
     assert "test_32x32.mat" in str(caught.value)
 
 
-def test_damage(folder: Path) -> None:
+def test_damage_is_refused(folder: Path) -> None:
     file = folder / "test_32x32.mat"
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"test_32x32\.mat: expected"):

@@ -60,14 +60,14 @@ def decode(
     use_rgb = channels == "rgb" or (channels == "auto" and bool(colour.any()))
     images = rgb if use_rgb else grey
     images = images if len(good) == len(items) else images[good]
-    kept = tuple(items[i] for i in good)
+    readable = tuple(items[i] for i in good)
     copies = np.unique([digests[i] for i in good], return_inverse=True)[1].astype(np.int64)
-    _report_copies(kept, copies, source)
-    groups = _joined(copies, [item.group for item in kept])
+    _report_copies(readable, copies, source)
+    groups = _joined(copies, [item.group for item in readable])
     if white is None:
-        _report_dark(folder, kept, images, source)
+        _report_dark(folder, readable, images, source)
     skipped = tuple(item.name for item, reason in zip(items, reasons, strict=True) if reason)
-    return Decoded(images, kept, groups, skipped)
+    return Decoded(images, readable, groups, skipped)
 
 
 def _read(

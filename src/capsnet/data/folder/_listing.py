@@ -26,7 +26,7 @@ class Item(NamedTuple):
     labels: tuple[str, ...]
     split: str | None  # where the user put it, if the user did
     stamp: tuple[int, int]
-    group: str = ""  # what it must not be torn from: a patient, say; empty: nothing
+    group: str = ""  # images of a group, such as a patient, stay in one split; empty: no group
 
 
 class Listing(NamedTuple):
@@ -49,7 +49,7 @@ def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
 
 @lru_cache(maxsize=256)
 def warn_once(message: str) -> None:
-    """The splits of a data set are loaded one after the other; what holds for all of them is said once."""
+    """The splits of a data set are loaded one after the other; what holds for all of them is logged once."""
     log.warning(message)
 
 
@@ -94,17 +94,17 @@ def ordered(items: Iterable[Item]) -> tuple[Item, ...]:
 
 def visible_folders(folder: Path) -> list[Path]:
     """Sub-folders that a person made: not hidden, and not the shadow that macOS puts into archives."""
-    found = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".") and p.name != "__MACOSX"]
-    return sorted(found, key=lambda p: natural(p.name))
+    folders = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".") and p.name != "__MACOSX"]
+    return sorted(folders, key=lambda p: natural(p.name))
 
 
 def images_in(folder: str | Path) -> list[Path]:
     """All images below a folder, by their names' endings, in an order that only depends on the names."""
     root = expanded(folder)
-    found = sorted(_images_under(root), key=lambda path: natural(path.relative_to(root).as_posix()))
-    if not found:
+    images = sorted(_images_under(root), key=lambda path: natural(path.relative_to(root).as_posix()))
+    if not images:
         raise ValueError(f"{folder}: expected images, found {_what(root)}")
-    return [path.absolute() if str(path).startswith("~") else path for path in found]  # a name, not a home folder
+    return [path.absolute() if str(path).startswith("~") else path for path in images]  # a name, not a home folder
 
 
 def _images_under(folder: Path) -> Iterator[Path]:

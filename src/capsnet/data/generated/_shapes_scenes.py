@@ -66,7 +66,7 @@ def stroke_width(size: int) -> float:
 def single_parts(key: Key, index: NDArray, size: int) -> Scene:
     """One rectangle, triangle or ellipse at any angle, outlined or filled.
 
-    The aspect stays below an equilateral triangle's and a circle's, so that the angle is always there to be found: it
+    The aspect stays below an equilateral triangle's and a circle's, so that the angle is defined: it
     lies in [-pi, pi) for a triangle and in [-pi/2, pi/2) for the others, which half a turn leaves as they are.
     """
     unit = key.uniform(index, 7, "part")  # (B, 7)
@@ -183,19 +183,19 @@ def _search(
 
     ``propose(rows, use)`` gives (b, T, ...) proposals and (b, T) which pass; ``accept(rows, chosen)`` judges those.
     """
-    found: NDArray | None = None
+    accepted: NDArray | None = None
     todo = np.arange(count)
     for attempt in range(_ROUNDS):
         proposals, passed = propose(todo, f"search{attempt}")
         passed &= passed.cumsum(axis=1) <= 2  # judging more than the first two costs more than another round
         row, which = np.nonzero(passed)
         passed[row, which] = accept(todo[row], proposals[row, which])
-        found = np.zeros((count, *proposals.shape[2:])) if found is None else found
-        found[todo] = proposals[np.arange(len(todo)), passed.argmax(axis=1)]
+        accepted = np.zeros((count, *proposals.shape[2:])) if accepted is None else accepted
+        accepted[todo] = proposals[np.arange(len(todo)), passed.argmax(axis=1)]
         todo = todo[~passed.any(axis=1)]
         if not todo.size:
-            return found
-    raise RuntimeError(f"{todo.size} of {count} scenes were not found in {_ROUNDS} rounds: the bounds are too tight")
+            return accepted
+    raise RuntimeError(f"{todo.size} of {count} scenes were not accepted in {_ROUNDS} rounds: the bounds are too tight")
 
 
 def _ink(scene: Scene, size: int) -> NDArray:

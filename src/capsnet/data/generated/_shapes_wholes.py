@@ -121,13 +121,13 @@ def fit_error(classes: NDArray, centres: NDArray) -> NDArray:
     Shapes: classes (...), centres (..., P, 2) in the frame of the whole -> (...)
     """
     weight = VALID[classes] / VALID[classes].sum(axis=-1, keepdims=True)  # (..., P)
-    found = _as_complex(centres)
-    found = (found - (weight * found).sum(axis=-1, keepdims=True))[..., None, :]  # (..., 1, P)
+    parts = _as_complex(centres)
+    parts = (parts - (weight * parts).sum(axis=-1, keepdims=True))[..., None, :]  # (..., 1, P)
     right = _right(classes)  # (..., R, P)
     weight = weight[..., None, :]
     right = right - (weight * right).sum(axis=-1, keepdims=True)
-    spread = (weight * (abs(found) ** 2 + abs(right) ** 2)).sum(axis=-1)
-    shared = abs((weight * found * right.conj()).sum(axis=-1))
+    spread = (weight * (abs(parts) ** 2 + abs(right) ** 2)).sum(axis=-1)
+    shared = abs((weight * parts * right.conj()).sum(axis=-1))
     return np.sqrt(np.maximum(spread - 2 * shared, 0)).min(axis=-1)
 
 

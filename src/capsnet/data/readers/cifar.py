@@ -84,16 +84,18 @@ def _source(folder: Path | None, names: tuple[str, ...]) -> Path:
 def _contents(source: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     if source.is_dir():
         return [(name, (source / name).read_bytes()) for name in names]
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     plain = unpack(source.read_bytes(), str(source))  # in one go: this is what checks gzip's own checksum
     try:
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
                 if name in names and (file := archive.extractfile(member)) is not None:
-                    found[name] = file.read()
+                    contents[name] = file.read()
     except tarfile.TarError as error:
         raise ValueError(f"{source}: expected the complete archive {ARCHIVE}, found damage ({error})") from error
-    if missing := [name for name in names if name not in found]:
-        raise ValueError(f"{source}: expected {', '.join(missing)} in the archive, found {', '.join(found) or 'none'}")
-    return [(name, found[name]) for name in names]
+    if missing := [name for name in names if name not in contents]:
+        raise ValueError(
+            f"{source}: expected {', '.join(missing)} in the archive, found {', '.join(contents) or 'none'}"
+        )
+    return [(name, contents[name]) for name in names]

@@ -87,7 +87,7 @@ def read_norb(dat: Path, cat: Path, info: Path) -> tuple[NDArray[np.uint8], NDAr
 
 
 def read_matrix(path: Path) -> NDArray[Any]:
-    """Read one "binary matrix" of NORB (no kin of MATLAB's files, in spite of the name), plain or compressed.
+    """Read one "binary matrix" of NORB (not a MATLAB file, in spite of the name), plain or compressed.
 
     A magic number, the number of dimensions, the dimensions (three words at least, even where there are fewer), the
     values; everything little-endian.
