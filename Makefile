@@ -6,7 +6,7 @@ READY := .venv/.ready
 .DEFAULT_GOAL := help
 .PHONY: help setup demo explore test test-slow lint format bench results clean
 
-help:  ## what there is
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 setup: $(READY)  ## create .venv with every extra (does nothing when it is up to date)
@@ -18,35 +18,35 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-demo: $(READY)  ## train a small CapsNet on MNIST and show what came out (about 3 minutes)
+demo: $(READY)  ## train a small CapsNet on MNIST and show the result (about 3 minutes)
 	$(BIN)/capsnet train demo
-	@echo && echo "and for comparison the paper's network, trained for longer, from the box:"
+	@echo && echo "For comparison, the bundled network of the paper, trained for longer:"
 	$(BIN)/capsnet evaluate capsnet-mnist
 
-explore: $(READY)  ## draw a digit and turn the knobs of its capsules, in the browser
+explore: $(READY)  ## open the explorer in the browser: draw a digit, move the values of its capsules
 	$(BIN)/capsnet explore
 
-test: $(READY)  ## every test but the slow ones
+test: $(READY)  ## run all tests except the slow ones
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile -m "not slow"
 
-test-slow: $(READY)  ## the long trainings and the kill loops
+test-slow: $(READY)  ## run the slow tests: long trainings, kill loops
 	$(BIN)/python -m pytest -q -m slow
 
-lint: $(READY)  ## formatting, lint, types, and who may import whom
+lint: $(READY)  ## check formatting, lint, types and the import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-format: $(READY)  ## rewrite the files as `make lint` wants them
+format: $(READY)  ## format the files and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## what the performance claims are measured with
+bench: $(READY)  ## run the benchmarks behind docs/speed.md
 	$(BIN)/python -m benchmarks
 
-results: $(READY)  ## write docs/RESULTS.md from the experiments that `capsnet reproduce` has finished
+results: $(READY)  ## write docs/RESULTS.md from finished experiments
 	$(BIN)/python -m tools.results
 
-clean:  ## remove the environment and the caches, keep the runs
+clean:  ## remove the environment and the caches, but not the runs
 	rm -rf .venv dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,8 +1,8 @@
-"""Peak memory, measured from outside: a fresh process does the work and the kernel says how much it ever held.
+"""Peak resident memory of a fresh process.
 
-Counting tensors would miss what libraries allocate behind PyTorch's back; resident memory misses nothing. What the
-idle process (interpreter, PyTorch, a first small call of everything) holds is subtracted, so what remains is weights,
-gradients, optimiser state, activations and scratch.
+Counting tensors would miss what libraries allocate outside of PyTorch. The memory of the idle process (interpreter,
+PyTorch, a first small call of everything) is subtracted: weights, gradients, optimiser state, activations and scratch
+memory remain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clocks. Contenders take turns in one process, so that whatever else the machine does hits both alike."""
+"""Timing. Contenders alternate in one process, so that other load on the machine affects both equally."""
 
 from __future__ import annotations
 

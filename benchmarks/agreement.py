@@ -1,7 +1,7 @@
-"""Do the fast paths train the same network? 200 steps of the paper's network, fast and plain, from one seed.
+"""200 training steps of the paper's network on the fast and the plain paths, from one seed: are the losses equal?
 
-Run: python -m benchmarks.agreement [steps] [batch]. Rounding differences grow with training, as they do between any
-two machines; what should stay equal is the course of the loss.
+Run: python -m benchmarks.agreement [steps] [batch]. Rounding differences grow with training, as
+they do between any two machines; the loss curves should stay equal.
 """
 
 from __future__ import annotations

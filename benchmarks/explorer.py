@@ -3,8 +3,8 @@
 python -m benchmarks.explorer [--visitors 1 10] [--strokes N] [--slides N]
 
 Two figures. *slide*: a slider event to a new picture, the call of /api/decode. *stroke*: the end of a stroke to all
-panels as the page does it: what the network sees, then who is there, then sweep, trace, votes and the two columns of
-the comparison that are not the network as it is, side by side. Times are those of a client on the same machine,
+panels as the page does it: what the network sees, then the lengths, then sweep, routing and the two columns of the
+comparison that are not the network itself, at the same time. Times are those of a client on the same machine,
 connections kept open; drawing on the screen is not in them.
 """
 
@@ -65,8 +65,7 @@ class Visitor:
         best = answer["order"][0]
         panels = [
             self.panels.submit(self.ask, "/api/sweep", pose=answer["poses"][best], **{"class": best}),
-            self.panels.submit(self.ask, "/api/trace", seen=seen),
-            self.panels.submit(self.ask, "/api/votes", seen=seen, **{"class": best}),
+            self.panels.submit(self.ask, "/api/trace", seen=seen, **{"class": best}),
             *(self.panels.submit(self.ask, "/api/classify", seen=seen, iterations=count) for count in (1, 10)),
         ]
         for panel in panels:

@@ -1,4 +1,4 @@
-"""What keeping freed memory is worth (`capsnet._allocator`): training steps with and without it, processes alternating.
+"""What keeping freed memory is worth (`capsnet.keep_freed_memory`): training steps with and without, alternating.
 
 python -m benchmarks.page_faults [--recipe efficient] [--threads N] [--seconds S] [--rounds N]
 """
@@ -15,8 +15,7 @@ import time
 
 import torch
 
-from capsnet import data, recipes
-from capsnet._allocator import keep_freed_memory
+from capsnet import data, keep_freed_memory, recipes
 from capsnet.models import Loss
 from capsnet.training.prepare import build, load_splits
 

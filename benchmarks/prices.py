@@ -1,4 +1,4 @@
-"""Does the cost model tell the truth? Predicted and measured gain of convolution by transforms, for many layers.
+"""Predicted and measured gain of convolution by transforms, for many layers: is the cost model right?
 
 Run: python -m benchmarks.prices. A wrong prediction matters where it crosses the margin, `cost.MARGIN`.
 """

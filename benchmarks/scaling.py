@@ -1,17 +1,17 @@
-"""What N processes would train per second: a small model of compute and communication, fed with two measured numbers.
+"""Predicted throughput of N processes: a small model of compute and communication with two measured inputs.
 
 python -m benchmarks.scaling --step-ms 115 --batch 128 --gradient-mb 5.1 [--node-gbs 200] [--net-gbs 25] [--help]
 
-Assumptions, all of them in sight:
-- every process computes as fast as the one that was measured, and none waits for data;
+Assumptions:
+- every process computes as fast as the measured one, and none waits for data;
 - a step is `fixed` milliseconds that do not shrink with the batch (launching, the optimiser) plus time in proportion to
   the examples; two thirds of that time are the backward pass;
 - gradients of M bytes are summed over N processes by a ring, 2 (N - 1) / N * M / bandwidth + 2 (N - 1) * latency, or by
-  a tree, 2 M / bandwidth + 2 log2(N) * latency, whichever is quicker (NCCL chooses so too);
+  a tree, 2 M / bandwidth + 2 log2(N) * latency, whichever is faster (as NCCL chooses);
 - within one machine bandwidth and latency are the machine's, beyond it the network's, per GPU;
-- a share `overlap` of the backward pass can hide that exchange; two sums of a few numbers per step (the losses, whether
-  anybody was told to stop) cost a tree's latency each and hide behind nothing;
-- no stragglers, no congestion, no checkpoints: real clusters are slower.
+- a share `overlap` of the backward pass can hide that exchange; two small reductions per step (losses, stop flag) cost
+  a tree's latency each and are not hidden;
+- no stragglers, congestion or checkpoints: real clusters are slower.
 """
 
 from __future__ import annotations

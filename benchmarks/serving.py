@@ -70,7 +70,7 @@ def find(name: str) -> capsnet.Model:
     if name in capsnet.list_weights():
         return capsnet.load(name)
     model = capsnet.create_model(name).eval()
-    model.preprocessing, model.card = capsnet.data.Preprocess().model_dump(), {"data": "svhn"}
+    model.preprocessing = capsnet.data.Preprocess().model_dump()
     return model
 
 
@@ -137,7 +137,7 @@ def server(model: str, largest: int) -> Iterator[int]:
 def serve(model: str, port: int, largest: int) -> None:
     import uvicorn
 
-    from capsnet.explorer import create_app
+    from capsnet.serving.app import create_app
 
     app = create_app({model: find(model)})
     for batcher in app.state.batchers.values():

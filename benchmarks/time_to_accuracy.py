@@ -1,10 +1,10 @@
-"""How long until a network is good: seconds of training until the validation digits say 98, 99 and 99.5 %.
+"""Time to accuracy: seconds of training until the validation accuracy reaches 98, 99 and 99.5 %.
 
 python -m benchmarks.time_to_accuracy [--recipes demo efficient mnist-fast] [--threads N] [--epochs RECIPE=N ...]
 
-An epoch is the smallest unit: the time is that of the first epoch whose end reaches the mark, validation not counted.
-The test digits are not looked at. A schedule that ends sooner gets there sooner, so the number of epochs is part of
-the answer, and is shown. Nothing else should run meanwhile.
+The resolution is one epoch: the time is that of the first epoch whose end reaches the mark, without validation. The
+test digits are not used. A shorter schedule reaches a mark sooner, so the number of epochs is reported. Run nothing
+else meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from capsnet import recipes
-from capsnet._allocator import keep_freed_memory
+from capsnet import keep_freed_memory, recipes
 from capsnet.training.run import processor
 from capsnet.training.trial import try_out
 

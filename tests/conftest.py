@@ -1,4 +1,4 @@
-"""What all tests share: quiet hypothesis deadlines (the machines are noisy) and a small, fast model."""
+"""Shared fixtures: hypothesis without deadlines (machines are noisy), seeded random numbers, small models and data."""
 
 import signal
 import struct
@@ -12,23 +12,23 @@ from hypothesis import settings
 
 import capsnet
 
-# the tensors of a test are small: a second thread costs more than it brings, most of all on busy machines
+# test tensors are small: a second thread costs more than it gains
 torch.set_num_threads(1)
-# a shell starts its background jobs with Ctrl-C ignored, and that is inherited: here it is as in the foreground
+# background jobs of a shell ignore SIGINT, and children inherit that: restore the default
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("capsnet", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("capsnet")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """The bytes of a file are not part of a test's name: packed ones hold the time of packing, and every process that
-    runs tests must find the same names."""
+    """Keep the bytes of files out of test names: compressed files contain the time, and all xdist processes must
+    collect the same names."""
     return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
-    """Random numbers in a test are the same each time, and no test disturbs another's."""
+    """Seed torch for each test and restore the generator afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         yield
@@ -36,7 +36,7 @@ def _seeded() -> Iterator[None]:
 
 @pytest.fixture
 def tiny() -> capsnet.Model:
-    """The paper's architecture with the fewest numbers that still exercise everything."""
+    """The paper's architecture at the smallest sizes that exercise everything."""
     return capsnet.create_model(
         "capsnet", image_size=(20, 22), num_classes=3, conv_channels=4, primary_types=2, decoder_widths=(8, 9)
     )
@@ -46,7 +46,7 @@ def tiny() -> capsnet.Model:
 def idx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A learnable data set in MNIST's own file format: 20 x 20 pixels, ten classes, 240 + 60 images.
 
-    A class is the place of a bright block on faint noise, so even a tiny network learns it in seconds.
+    The class is the position of a bright block on faint noise: a tiny network learns it in seconds.
     """
     folder = tmp_path_factory.mktemp("idx")
     generator = np.random.default_rng(0)

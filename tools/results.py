@@ -1,25 +1,20 @@
-"""Gathering: from the folders of finished experiments to one page, docs/RESULTS.md.
+"""Write docs/RESULTS.md from the folders of finished experiments.
 
     python -m tools.results [OUT [DOCS]]      (`make results`)
 
-For each experiment the largest budget that is finished in OUT is copied to DOCS/results (JSON file and figures),
-and the page is written anew from what lies there. So the page can be checked against the files it came from, and an
-experiment that was not run again keeps its place.
+For each experiment the largest budget that is finished in OUT is copied to DOCS/results (JSON file and figures), and
+the page is written anew from the files there. An experiment that was not run again keeps its section.
 """
 
-import json
+import argparse
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
-from capsnet._files import write_atomically
-from capsnet.experiments._html import machine, minutes
-from capsnet.experiments._report import read_measure
-from capsnet.experiments._reproduce import EXPERIMENTS
-from tools._boxed import boxed
+from capsnet.experiments import Report, list_experiments
+from tools._weights import weights_section
 
-BUDGETS = ("paper", "shipped", "quick")  # best first; a smoke run's numbers mean nothing
+BUDGETS = ("paper", "shipped", "quick")  # best first; the numbers of a smoke run have no meaning
 PREFACE = """# Results
 
 Every table and figure of the literature that `capsnet reproduce` has, as measured with this package: ours beside the
@@ -28,92 +23,56 @@ command, the seeds, the versions, the machine, the wall time and every raw numbe
 
 Networks are chosen (which epoch to keep, when to stop) on validation digits, and tested once. `±` is the standard
 deviation over seeds; brackets are 95 % intervals that say what the size of the test set leaves open. Most runs below
-have the *quick* budget: small networks, minutes of training on two CPU cores. They show whether an effect is there, not
-how far it goes; *shipped* are those of the trained networks in the box. Each section says what differs.
+have the *quick* budget: small networks, minutes of training on two CPU cores. They show whether an effect exists, not
+how large it can be; *shipped* are those of the bundled networks. Each section says what differs.
 """
 
 
 def gather(out: Path, docs: Path) -> list[str]:
-    """Copy what is finished, write the page, and return the names of the experiments that were found in `out`."""
-    found = []
-    for name in EXPERIMENTS:
+    """Copy what is finished, write the page, and return the names of the experiments that were copied."""
+    copied = []
+    for name in list_experiments():
         finished = [out / budget / name for budget in BUDGETS if (out / budget / name / f"{name}.json").is_file()]
         if finished:
             copy(finished[0], name, docs / "results")
-            found.append(name)
-    write_atomically(docs / "RESULTS.md", render(docs))
-    return found
+            copied.append(name)
+    (docs / "RESULTS.md").write_text(render(docs))
+    return copied
 
 
 def copy(folder: Path, name: str, place: Path) -> None:
-    """The JSON file and its figures, in place of what was there before."""
-    document = read(folder / f"{name}.json")
-    pictures = place / name
-    shutil.rmtree(pictures, ignore_errors=True)
-    pictures.mkdir(parents=True)
-    for figure in document["figures"]:
-        source = folder / figure["file"]
-        shutil.copyfile(source, pictures / source.name)
+    """Replace the JSON file and the figures of an experiment."""
+    figures = Report.read(folder / f"{name}.json", folder / "figures").figures
+    shutil.rmtree(place / name, ignore_errors=True)
+    (place / name).mkdir(parents=True)
+    for figure in figures:
+        shutil.copyfile(figure.path, place / name / figure.path.name)
     shutil.copyfile(folder / f"{name}.json", place / f"{name}.json")
 
 
 def render(docs: Path) -> str:
     """The page, from the files in DOCS/results alone."""
-    documents = [read(path) for name in EXPERIMENTS if (path := docs / "results" / f"{name}.json").is_file()]
-    missing = [name for name in EXPERIMENTS if not (docs / "results" / f"{name}.json").is_file()]
-    weights = boxed(docs / "results" / "runs")
-    contents = ["- [Trained weights in the box](#weights)"] if weights else []
-    contents += [f"- [{d['title']}](#{anchor(d['name'])}) ({d['budget']})" for d in documents]
-    if missing:
+    files = {name: docs / "results" / f"{name}.json" for name in list_experiments()}
+    reports = {name: Report.read(file, Path("results") / name) for name, file in files.items() if file.is_file()}
+    weights = weights_section(docs / "results" / "runs")
+    contents = ["- [Bundled weights](#weights)"] if weights else []
+    contents += [f"- [{r.source['title']}](#{name}) ({r.source['budget']})" for name, r in reports.items()]
+    if missing := [name for name in files if name not in reports]:
         contents.append(f"- not run yet: {', '.join(missing)}")
-    return "\n".join([PREFACE, *contents, "", *weights, *(section(d) for d in documents)])
+    sections = [*([weights] if weights else []), *(report.to_markdown(level=2) for report in reports.values())]
+    return "\n".join([PREFACE, *contents, "", *sections])
 
 
-def section(document: dict[str, Any]) -> str:
-    name = document["name"]
-    lines = [f"## {name}", "", f"**{document['title']}**", ""]
-    lines += [f"- {sentence}" for sentence in document["findings"]]
-    measures = [read_measure(values) for values in document["measures"]]
-    if measures:
-        rows = [[m.name + (f" ({m.note})" if m.note else ""), m.shown(), m.published] for m in measures]
-        lines += ["", *table(["", "ours", "published"], rows)]
-    for extra in document["tables"]:
-        lines += ["", f"*{extra['title']}*", "", *table(extra["columns"], extra["rows"])]
-    for figure in document["figures"]:
-        picture = f"results/{name}/{Path(figure['file']).name}"
-        lines += ["", f"![{plain(figure['caption'])}]({picture})"]
-    if document["differs"]:
-        lines += ["", "What differs from the publication:", "", *(f"- {sentence}" for sentence in document["differs"])]
-    lines += ["", f"    {document['command']}", ""]
-    lines += [f"{minutes(document['seconds'])} of work; {machine(document)}", ""]
-    return "\n".join(lines)
-
-
-def table(columns: list[str], rows: list[list[str]]) -> list[str]:
-    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [columns, *rows]]
-    lines = ["| " + " | ".join(row) + " |" for row in cells]
-    return [lines[0], "|" + "---|" * len(columns), *lines[1:]]
-
-
-def plain(caption: str) -> str:
-    return caption.replace("[", "(").replace("]", ")").replace("\n", " ")
-
-
-def anchor(name: str) -> str:
-    return name.lower().replace(" ", "-")
-
-
-def read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
-
-
-def main(arguments: list[str]) -> None:
-    out, docs = (Path(given) for given in [*arguments, *("results", "docs")[len(arguments) :]])
-    if not docs.is_dir():
-        sys.exit(f"{docs}: there is no such folder; run this in a checkout")
-    found = gather(out, docs)
-    sys.stdout.write(f"{docs / 'RESULTS.md'}: {', '.join(found) or 'nothing new'}\n")
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.results", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("out", type=Path, nargs="?", default=Path("results"), help="where `capsnet reproduce` wrote to")
+    parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"), help="the folder of RESULTS.md")
+    args = parser.parse_args(arguments)
+    if not args.docs.is_dir():
+        parser.error(f"{args.docs}: there is no such folder; run this in a checkout")
+    copied = gather(args.out, args.docs)
+    sys.stdout.write(f"{args.docs / 'RESULTS.md'}: {', '.join(copied) or 'nothing new'}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,26 +1,26 @@
-"""From a finished final run to a model in the box: half-precision weights, a card, a profile.
+"""Turn a finished final run into a bundled model: half-precision weights, a card, a profile.
 
     python -m tools.ship runs/mine NAME [DATA ...]
-    python -m tools.ship --profile NAME
+    python -m tools.ship --profile NAME ...
     python -m tools.ship --card runs/mine docs/results/runs/NAME.json
 
-The run has been tested once, at its end. What ships is the same network with its numbers rounded to float16, so the
-card has the accuracy of the *stored* numbers, and that of the run beside it where rounding moved it. DATA are further
-test sets; the first one given becomes what `capsnet evaluate NAME` tests on. The card goes into the file of weights
-(from where docs/RESULTS.md takes it) and, for people, beside it.
+The run has been tested once, at its end. The bundled model is the same network with its numbers rounded to float16, so
+the card has the accuracy of the *stored* numbers, and that of the run beside it where rounding changed it. DATA are
+further test sets; the first one given becomes the one that `capsnet evaluate NAME` tests on. The card goes into the
+weights file (from where docs/RESULTS.md takes it) and, as a page, beside it.
 
-A run that does not ship can leave its card alone, as a file that docs/RESULTS.md is made from. So does one that
-another takes the place of, under the first NAME-1, NAME-2, ... that is free: every final run counts.
+`--card` writes the card of a run that is not bundled, as a file that docs/RESULTS.md is made from. A run that another
+one replaces leaves its card as the first free NAME-1, NAME-2, ...: every final run is reported.
 
 The profile is what the explorer's sliders, their names and its gallery come from. Ranges, means and hard examples are
 `profiles.measure` on the test split; the dimensions are named by the rule of the experiment `perturb`, on validation
 digits. A model of several digits at once gets no names: its sweep would have to be measured over the other digit.
 """
 
+import argparse
 import itertools
 import json
 import shlex
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,8 @@ from typing import Any
 import torch
 
 from capsnet import data, models, weights
-from capsnet._files import write_atomically
-from capsnet._names import check_name
-from capsnet.cli._talk import one_line
-from capsnet.experiments import perturb
-from capsnet.experiments.lab import share
+from capsnet.drawing.document import Document, Table
+from capsnet.experiments import lab, perturb
 from capsnet.inference import Evaluation, evaluate, profiles
 from capsnet.metrics import Proportion
 from capsnet.models import Model
@@ -51,14 +48,15 @@ SUMMARIES = {
 }
 RUNS = Path("docs/results/runs")
 CARD = ("recipe", "seed", "epoch", "at_its_end", "trained_on", "seconds", "origin")
-RESUMED = ("step", "started", "threads", "processes", "commit")  # of each time a run was picked up again
+RESUMED = ("step", "started", "threads", "processes", "commit")  # of each time a run was resumed
 ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor", "threads", "started")
 
 
 def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPPED, runs: Path = RUNS) -> Path:
-    """Write weights and card of a finished run under a name. Whose place it takes leaves its card in ``runs``."""
-    check_name("shipped model", name, SUMMARIES)
-    with tempfile.TemporaryDirectory() as folder:  # rounded as they will be stored; the box gets them with their card
+    """Write weights and card of a finished run under a name. The card of the run it replaces goes to ``runs``."""
+    if name not in SUMMARIES:
+        raise ValueError(f"there is no summary of {name!r}: choose one of {', '.join(SUMMARIES)}")
+    with tempfile.TemporaryDirectory() as folder:  # rounded as they will be stored
         stored = weights.load(
             weights.save(weights.load(run), Path(folder) / "rounded.safetensors", dtype=torch.float16)
         )
@@ -78,25 +76,25 @@ def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPP
     file = place / f"{name}.safetensors"
     keep_card(file, stored.card, runs)
     weights.save(stored, file, dtype=torch.float16)
-    write_atomically(file.with_suffix(".md"), page(name, stored))
+    file.with_suffix(".md").write_text(page(name, stored))
     return file
 
 
 def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
-    """Before a file of weights is replaced by those of another final run: its card, with the numbers of its end."""
+    """Keep the card of weights that another final run replaces, with the numbers of its end."""
     card = weights.read_metadata(file)["card"] if file.is_file() else {}
     if "origin" not in card or card["origin"] == other["origin"]:
-        return  # nothing there, no final run, or the same one shipped again
+        return  # no file, no final run, or the same run again
     spec, end = card["trained_on"]["data"], card["at_its_end"]
-    kept = {key: card[key] for key in CARD} | {"data": spec, "test_accuracy": end, "tests": {spec: end}}
+    old = {key: card[key] for key in CARD} | {"data": spec, "test_accuracy": end, "tests": {spec: end}}
     taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")}
     name = next(name for n in itertools.count(1) if (name := f"{file.stem}-{n}") not in taken)
-    write_card(kept, runs / f"{name}.json")
+    write_card(old, runs / f"{name}.json")
 
 
 def write_card(card: dict[str, Any], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(card, indent=2) + "\n")
+    file.write_text(json.dumps(card, indent=2) + "\n")
 
 
 def config_of(run: Path) -> dict[str, Any]:
@@ -104,10 +102,10 @@ def config_of(run: Path) -> dict[str, Any]:
 
 
 def history(run: Path) -> dict[str, Any]:
-    """What a card says about where weights come from."""
+    """What a card says about the origin of weights."""
     config, env, results = (json.loads((run / file).read_text()) for file in (CONFIG, ENV, RESULTS))
-    end = share(results)
-    resumed = [{key: sitting[key] for key in RESUMED} for sitting in env.get("resumed", [])]
+    end = lab.main_metric(results)
+    resumed = [{key: one[key] for key in RESUMED} for one in env.get("resumed", [])]
     return {
         "recipe": config["recipe"],
         "data": config["data"],
@@ -145,31 +143,25 @@ def page(name: str, model: Model) -> str:
             f"{card['seconds'] / 60:.0f} minutes of training; {origin['processor']}, {origin['threads']} thread(s)",
         ),
         ("seed, commit", f"{card['seed']}, {origin['commit']}"),
-        *(("resumed", sitting(one)) for one in origin.get("resumed", [])),
+        *(("resumed", resumption(one)) for one in origin.get("resumed", [])),
         ("versions", ", ".join(f"{key} {origin[key]}" for key in ("capsnet", "torch", "numpy", "python"))),
         ("stored as", "float16, loaded as float32; the test accuracy is that of the stored numbers"),
     ]
-    table = [f"| {key} | {value} |" for key, value in rows]
     about = models.describe(model.config["name"])
-    return "\n".join(
+    document = Document(
+        name,
         [
-            f"# {name}",
-            "",
-            f"{card['summary'][0].upper()}{card['summary'][1:]}.",
+            f"{card['summary'][0].upper()}{card['summary'][1:]}.\n"
             f"`{model.config['name']}`, {model.num_parameters():,} parameters here. As registered: {about}.",
-            "",
-            "| | |",
-            "|---|---|",
-            *table,
-            "",
+            Table("", ["", ""], [list(row) for row in rows]),
             f"`capsnet evaluate {name}` gives the first number again.",
-            "",
-        ]
+        ],
     )
+    return document.to_markdown()
 
 
-def sitting(one: dict[str, Any]) -> str:
-    """When and with what a run was picked up again."""
+def resumption(one: dict[str, Any]) -> str:
+    """When and with what a run was resumed."""
     return (
         f"at step {one['step']:,} with {one['threads']} thread(s), {one['processes']} process(es), "
         f"commit {one['commit']}"
@@ -177,56 +169,54 @@ def sitting(one: dict[str, Any]) -> str:
 
 
 def command(words: str) -> str:
-    """A run's command as somebody else would give it: where it was written to is nobody's business."""
-    given, kept = iter(shlex.split(words)), []
-    for word in given:
+    """A run's command without the folders it wrote to or resumed from."""
+    remaining, result = iter(shlex.split(words)), []
+    for word in remaining:
         flag, equals, _ = word.partition("=")
         if flag not in ("--out", "--resume"):
-            kept.append(word)
+            result.append(word)
         elif not equals:
-            next(given, None)
-    return shlex.join(kept)
+            next(remaining, None)
+    return shlex.join(result)
 
 
 def write_profile(name: str) -> None:
-    """Measure the profile of a shipped model."""
+    """Measure the profile of a bundled model."""
     model = weights.load(name)
     spec = str(model.card.get("data", "mnist"))
     dataset = data.load(spec, "test")
     profile = profiles.measure(model, dataset, limit=10_000)
     assert profile is not None
-    if profile.names is not None and spec == "mnist" and getattr(model, "decoder", None) is not None:
-        profile.names = name_dimensions(model)
+    if profile.names is not None and spec == "mnist" and model.draws:
+        digits = data.load("mnist", "validation").subset(range(4000))
+        profile.names = perturb.name_dimensions(model, digits, EACH)
     profiles.write(name, profile)
 
 
-def name_dimensions(model: Model, each: int = EACH) -> list[list[str | None]]:
-    """The strongest name that each dimension of each class has earned, [J][D]."""
-    digits = data.load("mnist", "validation").subset(range(4000))
-    chosen = perturb.choose(model, digits, each)
-    found = [
-        perturb.effects(perturb.sweep(model, poses, label), people)
-        for label, (poses, people) in enumerate(zip(chosen.poses, chosen.people, strict=True))
-    ]
-    return [[next(iter(perturb.called(one, dim)), None) for dim in range(len(one.r))] for one in found]
-
-
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
+    about, _, details = (__doc__ or "").partition("\n")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m tools.ship", None, about, details, formatter_class=form)
+    parser.add_argument("run", type=Path, nargs="?", help="folder of a finished run")
+    parser.add_argument("name", choices=SUMMARIES, nargs="?", help="name of the bundled model")
+    parser.add_argument("data", nargs="*", help="test sets besides that of the run")
+    parser.add_argument("--profile", nargs="+", metavar="NAME", help="measure the profiles of bundled models")
+    parser.add_argument("--card", nargs=2, type=Path, metavar=("RUN", "FILE"), help="write the card of a run alone")
+    args = parser.parse_args(arguments)
+    if sum((args.run is not None, args.profile is not None, args.card is not None)) != 1 or (
+        args.run and not args.name
+    ):
+        parser.error("give RUN and NAME, or --profile NAME ..., or --card RUN FILE")
     try:
-        match arguments:
-            case ["--profile", *names] if names:
-                for name in names:
-                    write_profile(name)
-            case ["--card", run, file]:
-                write_card(history(Path(run)), Path(file))
-            case [run, name, *tested_on] if not run.startswith("--"):
-                ship(Path(run), name, tested_on)
-                write_profile(name)
-            case _:
-                sys.exit(__doc__)
+        if args.card:
+            write_card(history(args.card[0]), args.card[1])
+        elif args.run:
+            ship(args.run, args.name, args.data)
+        for name in args.profile or ([args.name] if args.run else []):
+            write_profile(name)
     except (ValueError, OSError) as error:
-        sys.exit(one_line(error))
+        parser.error(" ".join(str(error).split()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

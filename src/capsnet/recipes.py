@@ -1,18 +1,23 @@
-"""Recipes: named, complete run configurations. Each is a function that returns a ``TrainConfig``.
+"""Named, complete run configurations: what `capsnet train NAME` starts from.
 
     from capsnet import recipes, train
     train(recipes.get("mnist", epochs=5))
 
-``register`` adds one, also from outside the package.
+``register`` adds one, also from outside the package. Configurations are made when a recipe is called, so that listing
+recipes does not import PyTorch.
 """
+
+from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import capsnet
 from capsnet._names import check_name
-from capsnet.data import Augment
-from capsnet.training import TrainConfig
+
+if TYPE_CHECKING:
+    from capsnet.training import TrainConfig
 
 _RECIPES: dict[str, Callable[[], TrainConfig]] = {}
 
@@ -21,7 +26,6 @@ def register(name: str, recipe: Callable[[], TrainConfig]) -> None:
     """Make a recipe known under a name. The first line of its docstring describes it."""
     if name in _RECIPES:
         raise ValueError(f"a recipe named {name!r} is registered already")
-    TrainConfig(recipe=name)  # refuses a name that no folder could have
     _RECIPES[name] = recipe
 
 
@@ -39,7 +43,7 @@ def get(name: str, **changes: Any) -> TrainConfig:
     """The configuration of a recipe, with changes: ``get("mnist", epochs=5, iterations=1)``."""
     recipe = _RECIPES[check_name("recipe", name, _RECIPES)]()
     for key in changes:
-        check_name("setting", key, [field.name for field in dataclasses.fields(TrainConfig)])
+        check_name("setting", key, [field.name for field in dataclasses.fields(capsnet.TrainConfig)])
     return dataclasses.replace(recipe, recipe=name, **changes)
 
 
@@ -51,35 +55,46 @@ def _bundled(recipe: Callable[[], TrainConfig]) -> Callable[[], TrainConfig]:
 @_bundled
 def demo() -> TrainConfig:
     """A small CapsNet on all of MNIST in under five minutes on two CPU cores: what `make demo` runs."""
-    return TrainConfig(
-        model="capsnet-small", epochs=3, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=1)
+    return capsnet.TrainConfig(
+        model="capsnet-small",
+        epochs=3,
+        batch_size=128,
+        lr=2e-3,
+        schedule="one-cycle",
+        augment=capsnet.data.Augment(shift=1),
     )
 
 
 @_bundled
 def smoke() -> TrainConfig:
     """The small CapsNet on 2,000 digits, one epoch, to check the installation: a few seconds."""
-    return TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
+    return capsnet.TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
 
 
 @_bundled
 def mnist() -> TrainConfig:
     """The paper's network as the paper trained it: Adam, x 0.96 every 2000 steps, shifts of up to 2 pixels."""
-    return TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=Augment(shift=2))
+    return capsnet.TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=capsnet.data.Augment(shift=2))
 
 
 @_bundled
 def mnist_fast() -> TrainConfig:
     """The paper's network on a modern schedule: one-cycle, averaged weights, far fewer epochs."""
-    return TrainConfig(
-        model="capsnet", epochs=10, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=2), ema=0.999
+    return capsnet.TrainConfig(
+        model="capsnet",
+        epochs=10,
+        batch_size=128,
+        lr=2e-3,
+        schedule="one-cycle",
+        augment=capsnet.data.Augment(shift=2),
+        ema=0.999,
     )
 
 
 @_bundled
 def baseline() -> TrainConfig:
     """The paper's convolutional baseline, 35.4 million parameters: slow without a GPU."""
-    return TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=Augment(shift=2))
+    return capsnet.TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=capsnet.data.Augment(shift=2))
 
 
 @_bundled
@@ -91,20 +106,20 @@ def cnn_small() -> TrainConfig:
 @_bundled
 def multimnist() -> TrainConfig:
     """Two overlapping digits, classified and drawn apart: the small CapsNet, new pairs in each epoch."""
-    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=Augment(), ema=0.999)
+    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=capsnet.data.Augment(), ema=0.999)
 
 
 @_bundled
 def efficient() -> TrainConfig:
     """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, digits moved and bent a little."""
-    return TrainConfig(
+    return capsnet.TrainConfig(
         model="efficient-capsnet",
         epochs=8,
         batch_size=128,
         optimizer="adamw",
         lr=3e-3,
         schedule="one-cycle",
-        augment=Augment(shift=2, rotate=15, scale=0.12, shear=0.15),
+        augment=capsnet.data.Augment(shift=2, rotate=15, scale=0.12, shear=0.15),
         ema=0.999,
     )
 
@@ -112,7 +127,9 @@ def efficient() -> TrainConfig:
 @_bundled
 def fashion() -> TrainConfig:
     """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, moved and mirrored."""
-    return dataclasses.replace(efficient(), data="fashion-mnist", epochs=10, augment=Augment(shift=2, flip=True))
+    return dataclasses.replace(
+        efficient(), data="fashion-mnist", epochs=10, augment=capsnet.data.Augment(shift=2, flip=True)
+    )
 
 
 @_bundled
@@ -123,7 +140,7 @@ def multimnist_efficient() -> TrainConfig:
         data="multimnist",
         model_options={"channels": [32, 64, 64, 256], "strides": [1, 2, 1, 2]},
         epochs=20,
-        augment=Augment(),
+        augment=capsnet.data.Augment(),
     )
 
 
@@ -138,7 +155,7 @@ def affine() -> TrainConfig:
         data="expanded-mnist",
         model_options={"strides": [1, 2, 1, 2]},
         decoder=False,
-        augment=Augment(shift=4),
+        augment=capsnet.data.Augment(shift=4),
     )
 
 
@@ -154,7 +171,7 @@ def matrix() -> TrainConfig:
 
     The short warm-up lets the network learn before the margin has grown, in 2000 steps.
     """
-    return TrainConfig(
+    return capsnet.TrainConfig(
         model="matrix-capsnet-small",
         iterations=2,
         model_options={"routing_options": {"inverse_temperature": 1.0, "start_cost": 3.0}},
@@ -170,7 +187,7 @@ def matrix() -> TrainConfig:
 @_bundled
 def images() -> TrainConfig:
     """Your own images: `--data folder:PATH,size=64`. For a few hundred of them: augmented, rare classes count more."""
-    return TrainConfig(
+    return capsnet.TrainConfig(
         model="capsnet-image",
         data="folder",
         epochs=60,
@@ -178,7 +195,7 @@ def images() -> TrainConfig:
         optimizer="adamw",
         lr=2e-3,
         schedule="one-cycle",
-        augment=Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
+        augment=capsnet.data.Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
         class_weights=True,
         clip=1.0,
     )
@@ -187,7 +204,9 @@ def images() -> TrainConfig:
 @_bundled
 def text() -> TrainConfig:
     """Capsules in another field: the topics of generated sentences, n-grams routed by shared matrices."""
-    return TrainConfig(model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle")
+    return capsnet.TrainConfig(
+        model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle"
+    )
 
 
 @_bundled

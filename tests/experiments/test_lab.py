@@ -1,4 +1,4 @@
-"""The lab: what was done is not done again, what was stopped goes on, and nothing is mixed up."""
+"""``Lab``: finished runs are reused, interrupted ones resumed, measurements stored by their inputs."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab("toy", "smoke", 1, tmp_path).open()
 
 
-def test_a_finished_run_is_not_trained_again(lab: Lab, quick: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_run_is_reused(lab: Lab, quick: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = lab.train(quick)
     assert 0 <= first.error <= 100
     assert first.validation is not None
@@ -29,13 +29,13 @@ def test_a_finished_run_is_not_trained_again(lab: Lab, quick: TrainConfig, monke
     assert lab.seconds == pytest.approx(json.loads((first.folder / "seconds.json").read_text())["seconds"])
 
 
-def test_another_seed_or_setting_is_another_run(lab: Lab, quick: TrainConfig) -> None:
+def test_folder_depends_on_seed_and_settings(lab: Lab, quick: TrainConfig) -> None:
     folders = {lab.where(dataclasses.replace(quick, **change)) for change in ({}, {"seed": 1}, {"epochs": 3})}
     assert len(folders) == 3
 
 
-def test_a_new_setting_at_its_default_does_not_change_the_name(quick: TrainConfig) -> None:
-    """Adding a field to the configuration must not make strangers of finished runs."""
+def test_fingerprint_ignores_settings_at_their_defaults(quick: TrainConfig) -> None:
+    """Adding a field to the configuration must not rename finished runs."""
     values = {k: v for k, v in dataclasses.asdict(resolved(quick)).items() if v != dataclasses.asdict(TrainConfig())[k]}
     values["augment"] = {"shift": 1}  # and one in it neither
     assert fingerprint(resolved(quick)) == fingerprint(values)
@@ -45,7 +45,7 @@ def test_a_new_setting_at_its_default_does_not_change_the_name(quick: TrainConfi
     assert fingerprint(resolved(other)) != fingerprint(values)
 
 
-def test_a_stopped_run_goes_on(lab: Lab, quick: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_run_is_resumed(lab: Lab, quick: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     from capsnet.training import loop
 
     reference = Lab("toy", "smoke", 1, lab.folder.parents[1] / "reference").train(quick)
@@ -68,7 +68,7 @@ def test_a_stopped_run_goes_on(lab: Lab, quick: TrainConfig, monkeypatch: pytest
         assert ours.equal(theirs)
 
 
-def test_a_measurement_is_remembered_by_its_inputs(lab: Lab) -> None:
+def test_measurement_is_stored_by_its_inputs(lab: Lab) -> None:
     calls = []
 
     def make() -> dict:
@@ -84,7 +84,7 @@ def test_a_measurement_is_remembered_by_its_inputs(lab: Lab) -> None:
     assert fresh.remember("count", make, n=3) == {"value": 4}
 
 
-def test_a_failed_measurement_leaves_nothing(lab: Lab) -> None:
+def test_failed_measurement_stores_nothing(lab: Lab) -> None:
     with pytest.raises(ZeroDivisionError):
         lab.remember("broken", lambda: {"value": 1 / 0})
     assert lab.remember("broken", lambda: {"value": 1}) == {"value": 1}
@@ -95,16 +95,16 @@ def test_fresh_trains_again(lab: Lab, quick: TrainConfig) -> None:
     again = Lab("toy", "smoke", 1, lab.folder.parents[1], fresh=True)
     after = (again.train(quick).folder / "results.json").stat().st_mtime_ns
     assert after > before
-    assert (again.train(quick).folder / "results.json").stat().st_mtime_ns == after  # once per sitting is enough
+    assert (again.train(quick).folder / "results.json").stat().st_mtime_ns == after  # once per process
 
 
-def test_budgets(tmp_path: Path) -> None:
+def test_pick_follows_the_budget(tmp_path: Path) -> None:
     labs = {budget: Lab("toy", budget, 1, tmp_path) for budget in ("smoke", "quick", "paper")}
     assert [lab.pick(1, 2, 3) for lab in labs.values()] == [1, 2, 3]
     assert len({lab.folder for lab in labs.values()}) == 3
 
 
-def test_a_measurement_of_a_retrained_network_is_made_again(lab: Lab, quick: TrainConfig) -> None:
+def test_measurement_depends_on_the_weights(lab: Lab, quick: TrainConfig) -> None:
     run = lab.train(quick).folder
     assert lab.remember("seen", lambda: {"value": 1}, run=run) == {"value": 1}
     assert lab.remember("seen", lambda: {"value": 2}, run=run) == {"value": 1}

@@ -1,14 +1,12 @@
 """Figure 5: which classes are decoded, which pairs are shown, what the errors are measured against."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from capsnet.data import ArrayDataset, Pairs
-from capsnet.experiments import _overlays, multimnist_figure
+from capsnet.experiments import multimnist_figure
 from capsnet.models import Model, Output
 
 
@@ -38,7 +36,7 @@ def test_absent_class_is_neither_label_nor_prediction() -> None:
         ((7, 2), (0, 1), (0, 1)),
     ],
 )
-def test_a_right_class_keeps_its_place(labels: tuple, guess: tuple, expected: tuple) -> None:
+def test_as_labelled_keeps_right_classes_in_place(labels: tuple, guess: tuple, expected: tuple) -> None:
     assert multimnist_figure.as_labelled(labels, hot(guess)[0]) == expected
 
 
@@ -87,7 +85,7 @@ def flat_pairs() -> Pairs:
     return Pairs(digits, 12, shift=0, canvas=8, seed=0, fresh=False, name="flat")
 
 
-def test_errors_of_a_network_that_knows() -> None:
+def test_errors_of_a_perfect_network() -> None:
     pairs = flat_pairs()
     found = multimnist_figure.take_apart(Perfect(8), pairs, 12)
     truth = pairs.batch(range(12)).sources
@@ -100,7 +98,7 @@ def test_errors_of_a_network_that_knows() -> None:
     assert found["shown"]["wrong"] == []
 
 
-def test_wrong_answers_are_found_and_decoded_both_ways() -> None:
+def test_wrong_answers_are_decoded_both_ways() -> None:
     pairs = flat_pairs()
     model = Perfect(8, blind=4)
     found = multimnist_figure.take_apart(model, pairs, 12)
@@ -108,14 +106,13 @@ def test_wrong_answers_are_found_and_decoded_both_ways() -> None:
     wrong = batch.targets[:, 4].nonzero()[:, 0].tolist()
     assert found["right"] == 12 - len(wrong)
     assert found["shown"]["wrong"] == wrong[:4]
-    columns = multimnist_figure.columns(model, pairs, wrong[:4], ["R:P", "R"])
-    assert [column.mark for column in columns] == ["R:P", "R"] * 4
-    for predicted, labelled in zip(columns[::2], columns[1::2], strict=True):
-        assert predicted.drawn == tuple(0 if j == 4 else j for j in predicted.labels)
-        assert labelled.drawn == labelled.labels
-        np.testing.assert_allclose(labelled.decoded, labelled.sources, atol=1e-6)
-        assert not np.allclose(predicted.decoded, predicted.sources)
-    assert columns[0].words() == f"R:P:{columns[0].drawn}\nL:{columns[0].labels}"
+    rows = multimnist_figure.draw_columns(model, pairs, wrong[:4], ["R:P", "R"], "title")
+    assert [row.label for row in rows] == ["input", "decoded", "truth"]
+    for k, (decoded, truth) in enumerate(zip(rows[1].cells, rows[2].cells, strict=True)):
+        predicted = k % 2 == 0
+        assert rows[0].heads[k].startswith("R:P:(" if predicted else "R:(")
+        assert (decoded.frame is not None) == predicted
+        assert np.allclose(decoded.image, truth.image, atol=1e-6) != predicted
 
 
 def test_overlap_of_squares_is_that_of_their_offsets() -> None:
@@ -131,24 +128,24 @@ def test_overlap_of_squares_is_that_of_their_offsets() -> None:
         assert squares[n] == pytest.approx(max(0, 20 - abs(y - v)) * max(0, 20 - abs(x - u)) / 400)
 
 
-def test_findings_do_not_flatter() -> None:
-    boxes = {"tight boxes": np.array([0.7]), "28x28 frames": np.array([0.8])}
-    good = multimnist_figure.findings({"error": {"true": 10.0, "absent": 60.0, "black": 40.0}, "count": 9}, boxes)
-    assert "closer to its own digit than an absent class's: squared error 10.0 against 60.0" in good[0]
-    assert "explains 75 % of its digit and the absent one -50 %" in good[0]
-    assert "nearest to that are the 28x28 frames" in good[1]
-    bad = multimnist_figure.findings({"error": {"true": 50.0, "absent": 45.0, "black": 40.0}, "count": 9}, boxes)
-    assert "*no* closer" in bad[0]
-    assert "*no* better than nothing" in bad[0]
+def test_findings_are_true_either_way() -> None:
+    def findings(true: float, absent: float) -> list[str]:
+        errors = {"true": true, "absent": absent, "black": 40.0}
+        overlap = {"tight boxes": 0.7, "28x28 frames": 0.8}
+        return multimnist_figure.findings({"pairs": {"error": errors, "count": 9}, "overlap": overlap})
+
+    good, boxes = findings(10.0, 60.0)
+    assert "true class's drawing is lower than that of an absent class's: 10.0 against 60.0" in good
+    assert "explains 75 % of its digit, the absent one -50 %" in good
+    assert "nearest to that are the 28x28 frames" in boxes
+    assert "is higher than that of an absent class's: 50.0 against 45.0" in findings(50.0, 45.0)[0]
 
 
-def test_colours_add_up_to_white(tmp_path: Path) -> None:
+def test_overlay_colours_add_up_to_white() -> None:
     two = np.zeros((2, 2, 2))
     two[0, 0], two[1, :, 0] = 1, 1  # the first in the upper row, the second in the left column
-    rgb = _overlays.overlay(two)
-    np.testing.assert_array_equal(rgb[0, 0], [1, 1, 1])
-    np.testing.assert_array_equal(rgb[0, 1], _overlays.FIRST)
-    np.testing.assert_array_equal(rgb[1, 0], _overlays.SECOND)
-    np.testing.assert_array_equal(rgb[1, 1], [0, 0, 0])
-    nothing = [[_overlays.Block("both right", []), _overlays.Block("absent", [])]]
-    assert _overlays.page(tmp_path / "x.png", nothing, "title", "note").stat().st_size > 1000
+    rgb = multimnist_figure.overlay(two)  # (3, 2, 2)
+    np.testing.assert_array_equal(rgb[:, 0, 0], [1, 1, 1])
+    np.testing.assert_array_equal(rgb[:, 0, 1], multimnist_figure.FIRST)
+    np.testing.assert_array_equal(rgb[:, 1, 0], multimnist_figure.SECOND)
+    np.testing.assert_array_equal(rgb[:, 1, 1], [0, 0, 0])

@@ -1,4 +1,4 @@
-"""Measures of strokes against drawn ones of known shape, and the statistics of a sweep against made-up ones."""
+"""``perturb``: stroke properties of drawn shapes, and effects of made-up sweeps."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample, max_pool2d
 
 from capsnet import data
-from capsnet.experiments import perturb
+from capsnet.experiments import _perturb, perturb
 from capsnet.experiments._strokes import PROPERTIES, measure
 from capsnet.models import create_model
 
@@ -29,7 +29,7 @@ def named(picture: Tensor) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("t", [2.0, 3.0, 4.5])
-def test_thickness_of_a_ring(t: float) -> None:
+def test_thickness_matches_a_ring(t: float) -> None:
     ring = drawn("((x**2 + y**2).sqrt() - 10).abs() < t / 2", t=t)
     assert ring["thickness"] == pytest.approx(t, rel=0.06)
     assert ring["area"] == pytest.approx(2 * math.pi * 10 * t, rel=0.01)
@@ -37,20 +37,20 @@ def test_thickness_of_a_ring(t: float) -> None:
 
 
 @pytest.mark.parametrize("angle", [0, 20, 45, 70])
-def test_thickness_of_a_stroke_in_any_direction(angle: float) -> None:
+def test_thickness_does_not_depend_on_direction(angle: float) -> None:
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     line = drawn("((c * x + s * y).abs() < 1.5) & ((c * y - s * x).abs() < 15)", c=c, s=s)
     assert line["thickness"] == pytest.approx(3 / (1 + 3 / 30), rel=0.05)
 
 
 @pytest.mark.parametrize("angle", [-30, 0, 15, 40])
-def test_slant_of_a_sheared_bar(angle: float) -> None:
+def test_slant_matches_a_sheared_bar(angle: float) -> None:
     lean = math.tan(math.radians(angle))
     bar = drawn("((x + lean * y).abs() < 2) & (y.abs() < 12)", lean=lean)  # y counts down: its top is at the right
     assert bar["slant"] == pytest.approx(angle, abs=0.5)
 
 
-def test_width_height_and_centre_of_a_box() -> None:
+def test_extent_and_position_match_a_box() -> None:
     box = drawn("(x > -4) & (x < 9) & (y > -11.5) & (y < 7)")
     assert box["width"] == pytest.approx(13, abs=0.05)
     assert box["height"] == pytest.approx(18.5, abs=0.1)
@@ -65,7 +65,7 @@ def test_brightness_changes_area_alone() -> None:
     assert half[1] == pytest.approx(full[1].item() / 2)
 
 
-def test_no_ink_and_any_leading_shape() -> None:
+def test_measure_takes_any_leading_shape_and_no_ink() -> None:
     assert measure(torch.zeros(2, 3, 9, 7)).abs().max() == 0
     pictures = real_digits()[:6, 4:, 2:].unflatten(0, (2, 3))
     torch.testing.assert_close(measure(pictures)[1, 2], measure(pictures[1, 2]))
@@ -73,7 +73,7 @@ def test_no_ink_and_any_leading_shape() -> None:
         measure(torch.zeros(2, 2, dtype=torch.uint8))
 
 
-def test_shearing_real_digits_slants_them() -> None:
+def test_slant_follows_a_shear_of_digits() -> None:
     digits = real_digits()
     lean = math.tan(math.radians(12))
     sheared = warp(digits, [[1, lean, 0], [0, 1, 0]])
@@ -82,7 +82,7 @@ def test_shearing_real_digits_slants_them() -> None:
     torch.testing.assert_close(after, expected, atol=0.8, rtol=0)
 
 
-def test_moving_and_stretching_real_digits() -> None:
+def test_position_and_width_follow_a_move_of_digits() -> None:
     digits = real_digits()
     before = measure(digits)
     moved = measure(warp(digits, [[1, 0, -2 * 3 / SIZE], [0, 1, 2 * 2 / SIZE]]))  # 3 pixels right, 2 up
@@ -93,7 +93,7 @@ def test_moving_and_stretching_real_digits() -> None:
     torch.testing.assert_close(wide[:, 4] / before[:, 4], torch.ones(40).double(), atol=0.03, rtol=0)
 
 
-def test_dilation_thickens_real_digits() -> None:
+def test_thickness_follows_a_dilation_of_digits() -> None:
     digits = real_digits()
     thicker = max_pool2d(digits[:, None], 3, stride=1, padding=1)[:, 0]
     gain = measure(thicker)[:, 0] - measure(digits)[:, 0]
@@ -114,7 +114,7 @@ def warp(pictures: Tensor, matrix: list[list[float]]) -> Tensor:
     return grid_sample(pictures[:, None], grid, align_corners=False)[:, 0]
 
 
-OFFSETS = np.array(perturb.OFFSETS)
+OFFSETS = np.array(_perturb.OFFSETS)
 PEOPLE = np.array([[-5.0, -1.0, -30.0], [0.0, 0.0, 0.0], [5.0, 1.0, 30.0]])  # standard deviations of 5, 1 and 30
 
 
@@ -129,7 +129,7 @@ def made_up() -> np.ndarray:
 
 
 def test_effects_compare_each_digit_with_itself() -> None:
-    found = perturb.effects(made_up(), PEOPLE)
+    found = _perturb.effects(made_up(), PEOPLE)
     np.testing.assert_allclose(found.r[0], [1, 0, 0], atol=1e-9)
     np.testing.assert_allclose(found.effect[0], [3, 0, 0], atol=1e-9)
     assert found.r[1, 2] == pytest.approx(-6 / math.sqrt(4 * 12))  # sum of slopes over the roots of their squares
@@ -138,8 +138,8 @@ def test_effects_compare_each_digit_with_itself() -> None:
     np.testing.assert_allclose(found.spread, [5, 1, 30])
 
 
-def test_names_are_for_steady_and_large_and_outstanding_effects() -> None:
-    found = perturb.effects(made_up(), PEOPLE)
+def test_names_need_steady_large_and_outstanding_effects() -> None:
+    found = _perturb.effects(made_up(), PEOPLE)
     assert not found.moves[0, 0]  # perfectly steady, but less than people's digits differ
     assert found.moves.tolist() == [[False] * 3, [False, False, True]]
     assert not found.named.any()  # of two dimensions one cannot have 1.5 times their root mean square
@@ -149,32 +149,32 @@ def test_names_are_for_steady_and_large_and_outstanding_effects() -> None:
     plain, many = many, many._replace(effect=many.effect.copy())
     many.effect[5, 1] = -3
     assert np.argwhere(many.named).tolist() == [[5, 1]]
-    assert perturb.called(many, 5) == ["area"]
+    assert many.names(5) == ["area"]
     assert many.best(1) == 5
     assert perturb.purest([plain, many], 1) == (1, 5)
 
 
 def test_best_prefers_steady_dimensions() -> None:
     r = np.array([[0.9], [0.3], [-0.95]])
-    found = perturb.Effects(r, np.array([[1.0], [9.0], [-2.0]]), np.zeros(1), np.ones(1))
+    found = _perturb.Effects(r, np.array([[1.0], [9.0], [-2.0]]), np.zeros(1), np.ones(1))
     assert found.best(0) == 2
     assert found._replace(r=r / 2).best(0) == 2  # none is steady: the steadiest
 
 
-def test_sweeps_of_a_network() -> None:
+def test_sweep_measures_every_dimension() -> None:
     torch.manual_seed(0)
     options = {"conv_channels": 8, "primary_types": 2, "decoder_widths": [16, 16], "iterations": 1}
     model = create_model("capsnet", image_size=(28, 28), in_channels=1, num_classes=10, **options)
     digits = data.load("mnist", "validation").subset(range(80))
-    chosen = perturb.choose(model, digits, 3)
+    chosen = _perturb.choose(model, digits, 3)
     assert [len(poses) for poses in chosen.poses] == [3] * 10
     answers = [int((poses.norm(dim=-1).argmax(1) == label).sum()) for label, poses in enumerate(chosen.poses)]
     assert sum(answers) == chosen.correct
     assert sum(map(len, chosen.people)) == 80
-    assert (
-        max(answers) == 3
-    )  # an untrained network says the same of almost everything: once it is right, and comes first
-    values = perturb.sweep(model, chosen.poses[4], 4)
+    assert max(answers) == 3  # an untrained network gives one answer: for one class it is right, and these come first
+    values = _perturb.sweep(model, chosen.poses[4], 4)
     assert values.shape == (3, 16, 11, len(PROPERTIES))
     still = values[:, :, 5]
     np.testing.assert_allclose(still, np.broadcast_to(still[:, :1], still.shape), rtol=1e-5)
+    names = perturb.name_dimensions(model, digits, 2)
+    assert [len(row) for row in names] == [16] * 10

@@ -1,4 +1,4 @@
-"""What people get: numbers with their spread and interval, a page that needs nothing else, one table of all results."""
+"""Reports: numbers with their spread and interval, a self-contained page, one table of all results."""
 
 import json
 from pathlib import Path
@@ -7,19 +7,19 @@ import pytest
 from PIL import Image
 
 from capsnet import weights
+from capsnet.drawing.document import Figure, Table
+from capsnet.experiments import list_experiments
 from capsnet.experiments._estimate import duration, sentence
-from capsnet.experiments._html import inline, page
-from capsnet.experiments._report import Figure, Measure, Report, Table, error_measure, read_measure
-from capsnet.experiments._reproduce import EXPERIMENTS
+from capsnet.experiments._report import Measure, Report, error_measure, read_measure
 from capsnet.experiments.lab import Lab, identity
-from capsnet.metrics import wilson_interval
+from capsnet.metrics import compare, difference, wilson_interval
 from capsnet.training import TrainConfig
 from tools import results
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_mean_spread_and_interval_by_hand() -> None:
+def test_error_measure_has_mean_spread_and_interval() -> None:
     shares = [{"value": 0.98, "n": 1000}, {"value": 0.96, "n": 1000}]
     measure = error_measure("x", shares, "1.5")
     assert measure.values == pytest.approx([2, 4])
@@ -32,6 +32,28 @@ def test_mean_spread_and_interval_by_hand() -> None:
     assert one.spread is None
     assert "±" not in one.shown()
     assert read_measure(json.loads(json.dumps(measure._asdict()))) == measure
+    old = {key: value for key, value in measure._asdict().items() if key != "n"}  # files of earlier versions
+    assert read_measure(old) == measure._replace(n=None)
+
+
+def test_difference_is_true_whichever_way_it_falls() -> None:
+    low, high = Measure("a", [1.2], interval=(1.0, 1.4), n=10_000), Measure("b", [2.3], interval=(2.0, 2.6), n=10_000)
+    assert [compare(low, high), compare(high, low), compare(low, low)] == [-1, 1, 0]
+    assert difference("A", low, "B", high) == "A is lower than B: 1.20 % against 2.30 %, 95 % intervals apart"
+    assert difference("B", high, "A", low) == "B is higher than A: 2.30 % against 1.20 %, 95 % intervals apart"
+    near = low._replace(values=[1.3])
+    words = "A is level with B: 1.20 % against 1.30 %, no difference that 10,000 examples can show"
+    assert difference("A", low, "B", near) == words
+    exact = Measure("c", [1.1])
+    assert "level with C: 1.20 % against 1.10 %, no difference" in difference("A", low, "C", exact)
+    assert difference("B", high, "C", exact).endswith("1.10 %, outside the 95 % interval")
+    bare = difference("C", exact, "D", Measure("d", [12.34], "px"))
+    assert bare == "C is lower than D: 1.10 % against 12.34 %"
+
+
+def test_interval_that_touches_counts_as_overlapping() -> None:
+    a, b = Measure("a", [1.0], interval=(0.5, 1.5)), Measure("b", [2.0], interval=(1.5, 2.5))
+    assert compare(a, b) == compare(b, a) == 0
 
 
 @pytest.fixture
@@ -49,44 +71,50 @@ def report(tmp_path: Path) -> Report:
     )
 
 
-def document(report: Report, name: str = "table1") -> dict:
+def complete(report: Report, name: str = "table1", budget: str = "quick") -> Report:
     env = {"processor": "P", "threads": 2, "device": "cpu", "capsnet": "0", "torch": "2", "python": "3", "started": "t"}
-    return {
+    report.source = {
         "name": name,
         "title": "A title",
         "about": "What the paper did.\n\nThe claim to look at.",
-        "budget": "quick",
+        "budget": budget,
         "seeds": [0, 1],
         "command": f"capsnet reproduce {name}",
         "seconds": 120.0,
         "environment": env,
-        **report.to_dict(),
     }
+    return report
 
 
-def test_the_page_is_self_contained_and_escapes(report: Report, tmp_path: Path) -> None:
-    text = page(document(report), tmp_path)
+def test_html_is_self_contained_and_escaped(report: Report) -> None:
+    text = complete(report).to_html()
     assert "data:image/png;base64," in text
-    assert "http://" not in text
-    assert "https://" not in text
-    assert "<script" not in text
-    assert "<link" not in text
+    for part in ("http://", "https://", "<script", "<link", "<tags>"):
+        assert part not in text
     assert "error &lt;a&amp;b&gt;" in text
     assert "<em>works</em>" in text
     assert "<code>code</code>" in text
-    assert "<tags>" not in text
     assert "A caption" in text
     assert "capsnet reproduce table1" in text
     assert "2 seeds, 2 minutes of work" in text
-    assert inline("2 * 3 * 4 and a*b*c") == "2 * 3 * 4 and a*b*c"
 
 
-def test_json_has_no_nan(report: Report) -> None:
+def test_report_survives_its_json_file(report: Report, tmp_path: Path) -> None:
+    complete(report)
+    file = tmp_path / "table1.json"
+    file.write_text(json.dumps(report.to_dict(), allow_nan=False))
+    again = Report.read(file, tmp_path / "figures")
+    assert again.to_dict() == report.to_dict()
+    assert again.to_html() == report.to_html()
+    assert again.to_markdown() == report.to_markdown()
+
+
+def test_json_has_null_for_nan(report: Report) -> None:
     assert report.to_dict()["raw"] == {"nan": None, "list": [None, 1.0]}
     json.dumps(report.to_dict(), allow_nan=False)
 
 
-def test_gathering_takes_the_largest_finished_budget(report: Report, tmp_path: Path) -> None:
+def test_gather_takes_the_largest_finished_budget(report: Report, tmp_path: Path) -> None:
     out, docs = tmp_path / "out", tmp_path / "docs"
     docs.mkdir()
     for budget in ("smoke", "quick", "paper"):
@@ -94,7 +122,7 @@ def test_gathering_takes_the_largest_finished_budget(report: Report, tmp_path: P
         (folder / "figures").mkdir(parents=True)
         (folder / "figures" / "a.png").write_bytes(report.figures[0].path.read_bytes())
         if budget != "paper":  # not finished
-            (folder / "table1.json").write_text(json.dumps(document(report) | {"budget": budget}))
+            (folder / "table1.json").write_text(json.dumps(complete(report, budget=budget).to_dict()))
     assert results.gather(out, docs) == ["table1"]
     text = (docs / "RESULTS.md").read_text()
     assert json.loads((docs / "results" / "table1.json").read_text())["budget"] == "quick"
@@ -102,35 +130,42 @@ def test_gathering_takes_the_largest_finished_budget(report: Report, tmp_path: P
     assert "how \\| much" in text
     assert "![A caption](results/table1/a.png)" in text
     assert (docs / "results" / "table1" / "a.png").is_file()
-    assert f"not run yet: {', '.join(EXPERIMENTS[1:])}" in text
+    assert f"not run yet: {', '.join(list_experiments()[1:])}" in text
     assert results.gather(tmp_path / "empty", docs) == []  # nothing new: what is there stays
     assert (docs / "RESULTS.md").read_text() == text
 
 
-def test_results_of_the_box_are_of_the_weights_that_are_in_it() -> None:
+def test_results_command_needs_a_docs_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        results.main([str(tmp_path), str(tmp_path / "nowhere")])
+    assert stop.value.code == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_bundled_results_are_of_the_bundled_weights() -> None:
     """New weights want `capsnet reproduce NAME --budget shipped --fresh` and `make results`."""
-    used = [json.loads(path.read_text()).get("boxed", {}) for path in sorted((DOCS / "results").glob("*.json"))]
-    named = {name: kept for one in used for name, kept in one.items()}
+    used = [json.loads(path.read_text()).get("bundled", {}) for path in sorted((DOCS / "results").glob("*.json"))]
+    named = {name: fingerprint for one in used for name, fingerprint in one.items()}
     assert {"capsnet-mnist", "capsnet-multimnist", "capsnet-affine", "capsnet-affine-cnn"} == named.keys()
     assert named == {name: identity(weights.resolve(name)) for name in named}
 
 
-def test_the_shipped_page_is_what_its_files_say() -> None:
+def test_results_page_is_made_from_its_files() -> None:
     assert (DOCS / "RESULTS.md").read_text() == results.render(DOCS)
     for path in (DOCS / "results").glob("*.json"):
-        shipped = json.loads(path.read_text())
-        assert shipped["budget"] in results.BUDGETS
-        assert shipped["seconds"] > 0
-        assert shipped["name"] == path.stem
-        for figure in shipped["figures"]:
+        document = json.loads(path.read_text())
+        assert document["budget"] in results.BUDGETS
+        assert document["seconds"] > 0
+        assert document["name"] == path.stem
+        for figure in document["figures"]:
             assert (DOCS / "results" / path.stem / Path(figure["file"]).name).is_file()
 
 
-def test_how_long_it_takes_is_measured(quick: TrainConfig, tmp_path: Path) -> None:
+def test_estimate_counts_the_runs_that_are_left(quick: TrainConfig, tmp_path: Path) -> None:
     lab = Lab("toy", "paper", 1, tmp_path)
     assert sentence("toy", lab, [quick, quick]).startswith("toy: 2 training runs to do, about ")
     lab.train(quick)
-    assert "all 2 training runs are there already" in sentence("toy", lab, [quick, quick])
+    assert "all 2 training runs are finished" in sentence("toy", lab, [quick, quick])
     fresh = Lab("toy", "paper", 1, tmp_path, fresh=True)
     assert sentence("toy", fresh, [quick]).startswith("toy: one training run to do")
     assert [duration(s) for s in (0.2, 30, 100, 6000, 8 * 3600, 3 * 86400)] == [

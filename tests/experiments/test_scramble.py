@@ -1,4 +1,4 @@
-"""Scrambling and its scores, on cases where the answer is known."""
+"""``scramble``: moved quarters and scores, on cases where the answer is known."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,13 @@ import torch
 from capsnet.experiments import scramble
 from capsnet.experiments._scrambling import (
     DERANGEMENTS,
-    auc_interval,
+    auc_measure,
     log_odds,
     passing,
     roc,
     scramble_quarters,
     separation,
+    share_measure,
     summarise,
 )
 from capsnet.metrics import auc
@@ -26,7 +27,7 @@ def quarters(image: np.ndarray) -> list[float]:
     return [float(block[0, 0]) for block in blocks]
 
 
-def test_no_quarter_stays_and_none_is_lost() -> None:
+def test_scramble_quarters_gives_every_derangement() -> None:
     image = np.kron(np.array([[0.0, 1.0], [2.0, 3.0]]), np.ones((3, 2)))  # 6 x 4, quarters 3 x 2
     images = torch.tensor(image)[None, None].repeat(200, 1, 1, 1)
     moved = scramble_quarters(images, np.arange(200))[:, 0].numpy()
@@ -35,26 +36,26 @@ def test_no_quarter_stays_and_none_is_lost() -> None:
     assert len(seen) == 9  # the number of derangements of four
 
 
-def test_quarters_keep_their_pixels_and_orientation() -> None:
+def test_scramble_quarters_keeps_pixels_and_orientation() -> None:
     image = torch.arange(16.0).reshape(1, 1, 4, 4)
     moved = scramble_quarters(image, np.array([5]))[0, 0]
     blocks = {tuple(moved[y : y + 2, x : x + 2].flatten().tolist()) for y in (0, 2) for x in (0, 2)}
     assert blocks == {(0, 1, 4, 5), (2, 3, 6, 7), (8, 9, 12, 13), (10, 11, 14, 15)}
 
 
-def test_scrambling_is_keyed_by_the_example() -> None:
+def test_scramble_quarters_is_keyed_by_example() -> None:
     images = torch.rand(30, 1, 4, 4)
     together = scramble_quarters(images, np.arange(30))
     alone = torch.cat([scramble_quarters(images[n : n + 1], np.array([n])) for n in range(30)])
     torch.testing.assert_close(together, alone, rtol=0, atol=0)
 
 
-def test_odd_pictures_have_no_quarters() -> None:
+def test_scramble_quarters_refuses_odd_sizes() -> None:
     with pytest.raises(ValueError, match="5 x 4"):
         scramble_quarters(torch.zeros(1, 1, 5, 4), np.array([0]))
 
 
-def test_log_odds_orders_what_probabilities_round_to_one() -> None:
+def test_log_odds_order_probabilities_that_round_to_one() -> None:
     logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 60.0], [0.0, 80.0]])
     odds = log_odds(logits)
     assert odds[0].item() == pytest.approx(np.log(3), abs=1e-6)  # p = 3/4
@@ -62,7 +63,7 @@ def test_log_odds_orders_what_probabilities_round_to_one() -> None:
     assert odds[2] > odds[1]
 
 
-def test_roc_of_a_hand_made_case() -> None:
+def test_roc_matches_a_case_by_hand() -> None:
     intact, scrambled = [0.9, 0.8, 0.5], [0.8, 0.1]
     false, true = roc(intact, scrambled)
     np.testing.assert_allclose(false, [0, 0, 0.5, 0.5, 1])
@@ -72,7 +73,7 @@ def test_roc_of_a_hand_made_case() -> None:
     assert area == pytest.approx(auc([*intact, *scrambled], [1, 1, 1, 0, 0]))
 
 
-def test_passing_where_most_intact_ones_pass() -> None:
+def test_passing_counts_at_the_intact_threshold() -> None:
     intact = [float(n) for n in range(1, 21)]  # 19 of 20 are 2 or more
     assert passing(intact, [0.0, 1.5, 2.0, 30.0]) == 0.5
 
@@ -89,23 +90,29 @@ def test_summary_counts_the_threshold_as_present() -> None:
     assert summarise(intact | drawn, scrambled | worse, [0, 1, 1, 1])["auc of drawing"] == 1.0
 
 
-def test_auc_interval_of_the_published_kind() -> None:
-    low, high = auc_interval(0.5, 100)
+def test_auc_measure_has_the_published_interval() -> None:
+    low, high = auc_measure("x", [0.5], 100).interval or (0, 0)
     assert (0.5 - low) / 1.96 == pytest.approx(0.0409, abs=1e-4)  # close to sqrt((2n + 1) / 12n^2) of pure chance
-    assert auc_interval(1.0, 50) == (1.0, 1.0)
+    assert auc_measure("x", [1.0], 50).interval == (1.0, 1.0)
     assert high - 0.5 == pytest.approx(0.5 - low)
 
 
 @pytest.mark.parametrize(
-    ("caps", "cnn", "words"),
+    ("caps", "cnn", "words", "holds"),
     [
-        (0.2, 0.9, "as the talks say."),
-        (0.7, 0.9, "fooled by most, if less often"),
-        (0.1, 0.4, "the CNN too doubts most"),
-        (0.9, 0.2, "it is the CNN that is fooled less often"),
-        (0.5, 0.5, "overlap"),
+        (0.2, 0.9, "is lower than that of the CNN", True),
+        (0.7, 0.9, "is lower than that of the CNN", False),
+        (0.1, 0.4, "is lower than that of the CNN", False),
+        (0.9, 0.2, "is higher than that of the CNN", False),
+        (0.5, 0.5, "no difference that 1,000 examples can show", False),
     ],
 )
-def test_the_finding_says_either(caps: float, cnn: float, words: str) -> None:
-    summaries = [{"scrambled": share, "n": 1000, "auc": 1 - share} for share in (caps, cnn)]
-    assert words in scramble.finding("shapes", *summaries)
+def test_findings_are_true_either_way(caps: float, cnn: float, words: str, holds: bool) -> None:
+    scores = [
+        {"share": share_measure("x", [share], 1000), "auc": auc_measure("x", [1 - share], 1000)}
+        for share in (caps, cnn)
+    ]
+    scores[0]["drawing"] = scores[0]["auc"]
+    sentence = scramble.findings("shapes", *scores)[0]
+    assert words in sentence
+    assert ("does *not* hold" not in sentence) == holds

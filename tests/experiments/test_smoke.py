@@ -7,8 +7,7 @@ import pytest
 from PIL import Image
 
 import capsnet
-from capsnet.experiments import Declined, describe, lab, list_experiments, reproduce
-from capsnet.experiments._reproduce import BOXED, find
+from capsnet.experiments import Declined, Report, describe, get, lab, list_experiments, register, reproduce
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", list_experiments())
-def test_smoke(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiment_runs_end_to_end(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = reproduce(name, budget="smoke", out=out)
     assert folder == out / "smoke" / name
     document = json.loads((folder / f"{name}.json").read_text())
@@ -37,7 +36,7 @@ def test_smoke(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with Image.open(folder / figure["file"]) as picture:
             assert min(picture.size) > 200
     assert page.count("data:image/") == len(document["figures"])
-    planned = find(name).plan(lab.Lab(name, "smoke", 1, out))
+    planned = get(name).plan(lab.Lab(name, "smoke", 1, out))
     assert all((lab.Lab(name, "smoke", 1, out).where(config) / "results.json").is_file() for config in planned)
     monkeypatch.setattr(lab, "train", None)  # a second time, nothing is trained
     before = (folder / f"{name}.json").stat().st_mtime_ns
@@ -45,18 +44,40 @@ def test_smoke(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", list_experiments())
-def test_every_experiment_says_what_it_is(name: str) -> None:
-    module = find(name)
-    assert 10 < len(module.TITLE) < 110
-    assert len(module.__doc__ or "") > 300  # what the paper did, and which claim to look at
-    for budget in ("quick", "paper"):
-        plan = module.plan(lab.Lab(name, budget, 2, "unused"))
+def test_experiment_describes_itself(name: str) -> None:
+    experiment = get(name)
+    assert 10 < len(experiment.title) < 110
+    assert len(experiment.about) > 300  # what the paper did, and which claim to look at
+    for budget in experiment.budgets:
+        plan = experiment.plan(lab.Lab(name, budget, 2, "unused"))
         assert all(config.tensorboard is False for config in plan)
         seeds = {config.seed for config in plan}
         assert seeds <= {0, 1}
 
 
-def test_the_paper_s_setting_says_how_long_and_asks(out: Path) -> None:
+def test_registered_experiment_can_be_reproduced(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from capsnet.experiments import _registry
+
+    monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
+
+    @register("own", "An experiment from outside the package", budgets=("smoke",), options=("factor",))
+    def run(lab: lab.Lab) -> Report:
+        """What it does."""
+        return Report(findings=["One finding."], raw={"value": 2 * lab.options["factor"]})
+
+    assert list_experiments()[-1] == "own"
+    assert "own" not in list_experiments("paper")
+    assert describe("own") == "An experiment from outside the package"
+    folder = reproduce("own", budget="smoke", out=out, factor=3)
+    document = json.loads((folder / "own.json").read_text())
+    assert (document["raw"], document["about"]) == ({"value": 6}, "What it does.")
+    with pytest.raises(ValueError, match="own has no budget paper"):
+        reproduce("own", budget="paper", out=out, factor=3)
+    with pytest.raises(ValueError, match="there is an experiment 'table1' already"):
+        register("table1", "Another")(run)
+
+
+def test_paper_budget_asks_with_an_estimate(out: Path) -> None:
     asked: list[str] = []
     with pytest.raises(Declined, match="routing-toy was not started"):
         reproduce("routing-toy", budget="paper", out=out, ask=lambda question: bool(asked.append(question)))
@@ -64,7 +85,7 @@ def test_the_paper_s_setting_says_how_long_and_asks(out: Path) -> None:
     assert asked[0].startswith("routing-toy: ")
 
 
-def test_bad_input_is_one_sentence(out: Path) -> None:
+def test_reproduce_refuses_bad_input_in_one_sentence(out: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown experiment 'tabel1'. Did you mean 'table1'\?"):
         reproduce("tabel1", out=out)
     with pytest.raises(ValueError, match="unknown budget 'huge'"):
@@ -73,28 +94,28 @@ def test_bad_input_is_one_sentence(out: Path) -> None:
         reproduce("table1", seeds=0, out=out)
 
 
-def test_with_the_networks_in_the_box_nothing_is_trained(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shipped_budget_trains_nothing(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab, "train", None)
     folder = reproduce("affine", budget="shipped", out=out)
     document = json.loads((folder / "affine.json").read_text())
     assert document["budget"] == "shipped"
     caps, plain = capsnet.load("capsnet-affine").card, capsnet.load("capsnet-affine-cnn").card
-    told = {measure["name"]: measure["values"] for measure in document["measures"]}
-    assert told["CapsNet, affNIST"] == pytest.approx([100 * (1 - caps["test_accuracy"]["value"])])
-    assert told["CNN, affNIST"] == pytest.approx([100 * (1 - plain["test_accuracy"]["value"])])
+    values = {measure["name"]: measure["values"] for measure in document["measures"]}
+    assert values["CapsNet, affNIST"] == pytest.approx([100 * (1 - caps["test_accuracy"]["value"])])
+    assert values["CNN, affNIST"] == pytest.approx([100 * (1 - plain["test_accuracy"]["value"])])
     assert document["seconds"] < min(caps["seconds"], plain["seconds"])  # of this command, not of their training
-    assert document["boxed"].keys() == {"capsnet-affine", "capsnet-affine-cnn"}
+    assert document["bundled"].keys() == {"capsnet-affine", "capsnet-affine-cnn"}
     assert any("`capsnet-affine` and `capsnet-affine-cnn`" in sentence for sentence in document["differs"])
 
 
-@pytest.mark.parametrize("name", BOXED)
-def test_the_box_has_what_its_experiments_need(name: str, out: Path) -> None:
-    planned = find(name).plan(lab.Lab(name, "shipped", 1, out))
+@pytest.mark.parametrize("name", list_experiments("shipped"))
+def test_bundled_networks_cover_the_shipped_budget(name: str, out: Path) -> None:
+    planned = get(name).plan(lab.Lab(name, "shipped", 1, out))
     assert planned
-    assert all(lab.BOX[config.data, config.model] in capsnet.list_weights() for config in planned)
+    assert all(lab.BUNDLED[config.data, config.model] in capsnet.list_weights() for config in planned)
 
 
-def test_the_box_does_not_have_everything(out: Path) -> None:
+def test_shipped_budget_is_refused_where_there_is_none(out: Path) -> None:
     with pytest.raises(ValueError, match="choose another budget for table1"):
         reproduce("table1", budget="shipped", out=out)
     with pytest.raises(ValueError, match="one trained network each"):

@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
 
-from capsnet.explorer._serve import Server, listen
+from capsnet.serving.server import Server, listen
 
-from .conftest import SHIPPED
+from .conftest import BUNDLED
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -195,7 +195,7 @@ class Visit:
     def ask(self, what: str, **body: Any) -> dict[str, Any]:
         """The server's own answer, without the page."""
         named = {"class" if key == "klass" else key: value for key, value in body.items()}
-        response = self.page.request.post(f"{self.home}api/{what}", data={"model": SHIPPED, **named})
+        response = self.page.request.post(f"{self.home}api/{what}", data={"model": BUNDLED, **named})
         assert response.ok, response.text()
         return response.json()
 

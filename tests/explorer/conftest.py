@@ -1,7 +1,5 @@
-"""The explorer in-process: an application with the shipped model and small ones of other kinds, and its client."""
+"""The explorer in-process: an application with a bundled model and small ones of other kinds, and its client."""
 
-import base64
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,31 +13,14 @@ from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.models import Model
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette would like another HTTP library in its test client
-    from starlette.testclient import TestClient
+from ..serving.helpers import BUNDLED, HOME, TestClient, png, unwire, wire
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from .browser import Visit
 
-SHIPPED = "capsnet-small-mnist"
-HOME = "http://127.0.0.1:8028"
-
-
-def wire(picture: NDArray) -> dict[str, Any]:
-    """(H, W) or (H, W, C) bytes as Pixels."""
-    whole = picture if picture.ndim == 3 else picture[:, :, None]
-    height, width, channels = whole.shape
-    data = base64.b64encode(np.ascontiguousarray(whole, dtype=np.uint8).tobytes()).decode()
-    return {"width": width, "height": height, "channels": channels, "data": data}
-
-
-def unwire(pixels: dict[str, Any]) -> NDArray:
-    """Pixels as (H, W, C) bytes."""
-    raw = np.frombuffer(base64.b64decode(pixels["data"]), dtype=np.uint8)
-    return raw.reshape(pixels["height"], pixels["width"], pixels["channels"])
+__all__ = ["BUNDLED", "HOME", "TestClient", "as_bytes", "png", "tensor", "unwire", "wire"]
 
 
 def as_bytes(pictures: torch.Tensor) -> NDArray:
@@ -53,8 +34,8 @@ def tensor(picture: NDArray) -> torch.Tensor:
 
 
 @pytest.fixture(scope="session")
-def shipped() -> Model:
-    return capsnet.load(SHIPPED)
+def bundled() -> Model:
+    return capsnet.load(BUNDLED)
 
 
 @pytest.fixture(scope="session")
@@ -85,18 +66,18 @@ def others() -> dict[str, Model]:
 
 
 @pytest.fixture(scope="session")
-def client(shipped: Model, others: dict[str, Model]) -> Iterator[TestClient]:
-    with TestClient(create_app({SHIPPED: shipped, **others}), base_url=HOME, raise_server_exceptions=False) as client:
+def client(bundled: Model, others: dict[str, Model]) -> Iterator[TestClient]:
+    with TestClient(create_app({BUNDLED: bundled, **others}), base_url=HOME, raise_server_exceptions=False) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def ask(client: TestClient) -> Callable[..., dict[str, Any]]:
-    """POST a question of the shipped model (or another) that has to be answered."""
+    """POST a question of the bundled model (or another) that has to be answered."""
 
     def call(what: str, **body: Any) -> dict[str, Any]:
         named = {"class" if key == "klass" else key: value for key, value in body.items()}
-        response = client.post(f"/api/{what}", json={"model": SHIPPED, **named})
+        response = client.post(f"/api/{what}", json={"model": BUNDLED, **named})
         assert response.status_code == 200, response.text
         return response.json()
 
@@ -109,7 +90,7 @@ def refuse(client: TestClient) -> Callable[..., str]:
 
     def call(status: int, what: str, **body: Any) -> str:
         named = {"class" if key == "klass" else key: value for key, value in body.items()}
-        response = client.post(f"/api/{what}", json={"model": SHIPPED, **named})
+        response = client.post(f"/api/{what}", json={"model": BUNDLED, **named})
         assert response.status_code == status, response.text
         assert list(response.json()) == ["error"]
         return response.json()["error"]
@@ -129,15 +110,15 @@ def chromium() -> Iterator["Browser"]:
 
 
 @pytest.fixture(scope="module")
-def home(chromium: "Browser", shipped: Model) -> Iterator[str]:
-    """The address of a server with the small shipped model, one without capsules, matrix capsules on a grid, and two
+def home(chromium: "Browser", bundled: Model) -> Iterator[str]:
+    """The address of a server with the small bundled model, one without capsules, matrix capsules on a grid, and two
     whose children see the whole picture, one of them of another frame."""
     from .browser import serving
 
     cnn = capsnet.create_model("cnn-small")
     cnn.card = {"data": "svhn"}
     loaded = {name: capsnet.load(name) for name in ("matrix-mnist", "efficient-mnist", "capsnet-multimnist")}
-    models = {SHIPPED: shipped, "cnn": cnn, **loaded}
+    models = {BUNDLED: bundled, "cnn": cnn, **loaded}
     with serving(create_app(models)) as address:
         yield address
 

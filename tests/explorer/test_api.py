@@ -12,26 +12,42 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import capsnet
+from capsnet import routing
 from capsnet.data import ArrayDataset
-from capsnet.explorer._rerouting import reroute
 from capsnet.inference import OFFSETS, preprocessing_of, sweep_dimensions
-from capsnet.models import Model
+from capsnet.models import Model, replacements, reroute
+from capsnet.routing import Routing
 
-from .conftest import SHIPPED, as_bytes, tensor, unwire, wire
+from .conftest import BUNDLED, as_bytes, tensor, unwire, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]
 
 
-def test_models(client: TestClient, shipped: Model) -> None:
-    models = {model["name"]: model for model in client.get("/api/models").json()["models"]}
+def check_routing(info: dict[str, Any] | None, own: Routing | None) -> None:
+    if info is None or own is None:
+        assert info is own is None
+        return
+    for fact in ("name", "sentence", "iteration_name", "normalised", "decides", "presence_is_length"):
+        assert info[fact] == getattr(own, fact)
+    assert (info["iterations"] is not None) == own.iterates
+    assert (info["coupling"], info["presence"]) == own.formula
+
+
+def test_models_and_routings_are_described(client: TestClient, bundled: Model, others: dict[str, Model]) -> None:
+    answer = client.get("/api/models").json()
+    for info in answer["routings"]:
+        own = routing.get(info["name"])
+        check_routing(info | {"name": own.name}, own)
+    assert [info["name"] for info in answer["routings"]] == routing.list_forms()
+    models = {model["name"]: model for model in answer["models"]}
     first = next(iter(models.values()))
-    assert first["name"] == SHIPPED
+    assert first["name"] == BUNDLED
     assert (first["image_size"], first["channels"], first["dims"], first["decoder"]) == ([28, 28], 1, 16, True)
-    assert first["parameters"] == shipped.num_parameters()
-    assert first["routing"] == {"name": "dynamic", "iterations": 3, "activation": "paper"}
-    assert models["matrix"]["routing"] == {"name": "em", "iterations": 3, "activation": "em-diagonal"}
-    assert models["attentive"]["routing"] == {"name": "self-attention", "iterations": None, "activation": "exp"}
+    assert first["parameters"] == bundled.num_parameters()
+    for name, model in {BUNDLED: bundled, **others}.items():
+        check_routing(models[name]["routing"], model.class_routing)
+        assert models[name]["routings"] == replacements(model)
     assert first["grid"] == [6, 6, 8]
     assert first["test_accuracy"] == pytest.approx(0.9948)
     assert first["margins"] == models["em"]["margins"] == {"present": 0.9, "absent": 0.1}
@@ -40,9 +56,7 @@ def test_models(client: TestClient, shipped: Model) -> None:
     assert first["receptive"] == {"size": 17, "stride": 2, "start": 0}
     assert models["attentive"]["receptive"] == {"size": 27, "stride": 2, "start": 0}
     assert models["cnn"]["receptive"] is None
-    assert [name for name, model in models.items() if model["gallery"]] == [SHIPPED, "pairs"]
-    assert {"dynamic", "uniform", "kmeans"} <= set(first["routings"])
-    assert not {"em", "self-attention"} & set(first["routings"])
+    assert [name for name, model in models.items() if model["gallery"]] == [BUNDLED, "pairs"]
     ranges, means = np.array(first["ranges"]), np.array(first["means"])
     assert ranges.shape == (10, 16, 2)
     assert (ranges[..., 0] < means).all()
@@ -51,19 +65,17 @@ def test_models(client: TestClient, shipped: Model) -> None:
     assert models["pairs"]["multi"]
     assert not first["multi"]
     assert (models["cnn"]["dims"], models["cnn"]["routing"], models["cnn"]["grid"]) == (None, None, None)
-    assert models["cnn"]["routings"] == []
-    assert models["em"]["routings"] == []  # its own has learned tensors
     assert models["matrix"]["grid"] == [3, 3, 2]
     assert models["attentive"]["grid"] == [1, 1, 16]
     assert models["colour"]["ranges"] is None
 
 
-def test_see_is_what_predict_sees(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
+def test_see_is_what_predict_sees(ask: Ask, bundled: Model, digits: ArrayDataset) -> None:
     canvas = np.zeros((200, 200), np.uint8)
     canvas[30:142, 60:172] = np.kron(digits.images[4, 0], np.ones((4, 4), np.uint8))
     answer = ask("see", image=wire(canvas), centre=True)
     assert not answer["empty"]
-    assert (unwire(answer["seen"]) == as_bytes(preprocessing_of(shipped)(canvas))).all()
+    assert (unwire(answer["seen"]) == as_bytes(preprocessing_of(bundled)(canvas))).all()
     plain = unwire(ask("see", image=wire(canvas), centre=False)["seen"])[:, :, 0]
     small = np.asarray(Image.fromarray(canvas).resize((28, 28), Image.Resampling.BILINEAR))
     assert np.abs(plain.astype(int) - small).max() <= 1
@@ -99,18 +111,18 @@ def test_colour_and_odd_sizes(ask: Ask, others: dict[str, Model]) -> None:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
-def test_upload(client: TestClient, shipped: Model, digits: ArrayDataset, form: str) -> None:
+def test_upload(client: TestClient, bundled: Model, digits: ArrayDataset, form: str) -> None:
     photo = Image.fromarray(255 - digits.images[3, 0]).resize((300, 300))
     file = io.BytesIO()
     photo.save(file, form)
     for centre in ("true", "false"):
-        response = client.post(f"/api/upload?model={SHIPPED}&centre={centre}", content=file.getvalue())
+        response = client.post(f"/api/upload?model={BUNDLED}&centre={centre}", content=file.getvalue())
         assert response.status_code == 200, response.text
         seen = unwire(response.json()["seen"])
         if centre == "true":
-            expected = as_bytes(preprocessing_of(shipped)(Image.open(io.BytesIO(file.getvalue()))))
+            expected = as_bytes(preprocessing_of(bundled)(Image.open(io.BytesIO(file.getvalue()))))
             assert (seen == expected).all()
-            assert capsnet.predict(seen[:, :, 0], shipped)[0].label == str(digits.targets[3])
+            assert capsnet.predict(seen[:, :, 0], bundled)[0].label == str(digits.targets[3])
 
 
 def test_an_upload_is_turned_upright(client: TestClient, digits: ArrayDataset) -> None:
@@ -122,23 +134,23 @@ def test_an_upload_is_turned_upright(client: TestClient, digits: ArrayDataset) -
     upright.rotate(90).save(lying, "PNG", exif=exif)
     upright.save(straight, "PNG")
     seen = [
-        client.post(f"/api/upload?model={SHIPPED}&centre=true", content=file.getvalue()).json()["seen"]
+        client.post(f"/api/upload?model={BUNDLED}&centre=true", content=file.getvalue()).json()["seen"]
         for file in (lying, straight)
     ]
     assert seen[0] == seen[1]
 
 
-def test_classify(ask: Ask, shipped: Model, digits: ArrayDataset) -> None:
+def test_classify(ask: Ask, bundled: Model, digits: ArrayDataset) -> None:
     for n in (0, 1, 2597):
         answer = ask("classify", seen=wire(digits.images[n, 0]))
         with torch.inference_mode():
-            output = shipped(tensor(digits.images[n, 0]))
+            output = bundled(tensor(digits.images[n, 0]))
         assert answer["lengths"] == output.lengths[0].tolist()
         assert answer["poses"] == output.poses[0].tolist()
         assert answer["order"] == sorted(range(10), key=lambda j: -answer["lengths"][j])
         assert (unwire(answer["reconstruction"]) == as_bytes(output.reconstruction[0])).all()
         assert answer["milliseconds"] > 0
-        assert answer["parameters"] == shipped.num_parameters()
+        assert answer["parameters"] == bundled.num_parameters()
 
 
 def test_models_without_poses_or_decoder(
@@ -156,18 +168,18 @@ def test_models_without_poses_or_decoder(
     assert "decoder" in refuse(422, "decode", model="cnn", poses=[[0.0] * 16], classes=[0])
     assert "decoder" in refuse(422, "sweep", model="matrix", pose=[0.0] * 16, klass=0)
     assert "class capsules" in refuse(422, "trace", model="cnn", seen=seen)
-    assert "class capsules" in refuse(422, "votes", model="cnn", seen=seen, klass=0)
+    assert "class capsules" in refuse(422, "trace", model="cnn", seen=seen, klass=0)
     assert "no routing" in refuse(422, "classify", model="cnn", seen=seen, iterations=2)
     assert "learned tensors" in refuse(422, "classify", model="em", seen=seen, routing="dynamic")
 
 
-def test_decode(ask: Ask, refuse: Refuse, shipped: Model) -> None:
+def test_decode(ask: Ask, refuse: Refuse, bundled: Model) -> None:
     poses = torch.randn(16, 16) / 4
     classes = [n % 10 for n in range(16)]
     capsules = torch.zeros(16, 10, 16)
     capsules[torch.arange(16), classes] = poses
     with torch.inference_mode():
-        expected = as_bytes(shipped.decode(capsules, torch.tensor(classes)))
+        expected = as_bytes(bundled.decode(capsules, torch.tensor(classes)))
     answer = ask("decode", poses=poses.tolist(), classes=classes)
     assert (np.stack([unwire(p) for p in answer["pictures"]]) == expected).all()
     assert "as many classes" in refuse(422, "decode", poses=[[0.0] * 16], classes=[1, 2])
@@ -176,11 +188,11 @@ def test_decode(ask: Ask, refuse: Refuse, shipped: Model) -> None:
     assert "poses" in refuse(422, "decode", poses=[[0.0] * 16] * 17, classes=[1] * 17)
 
 
-def test_sweep(ask: Ask, shipped: Model) -> None:
+def test_sweep(ask: Ask, bundled: Model) -> None:
     pose = torch.randn(16) / 4
     capsules = torch.zeros(10, 16)
     capsules[4] = pose
-    pictures = as_bytes(sweep_dimensions(shipped, capsules, 4))  # (16, 11, 28, 28, 1)
+    pictures = as_bytes(sweep_dimensions(bundled, capsules, 4))  # (16, 11, 28, 28, 1)
     answer = ask("sweep", pose=pose.tolist(), klass=4)
     assert answer["offsets"] == list(OFFSETS)
     sprite = unwire(answer["pictures"])
@@ -212,23 +224,23 @@ def test_pair_is_multimnist(ask: Ask, client: TestClient, refuse: Refuse) -> Non
 
 
 def test_gallery(client: TestClient, digits: ArrayDataset) -> None:
-    page = client.get(f"/api/gallery?model={SHIPPED}&kind=3&page=1").json()
+    page = client.get(f"/api/gallery?model={BUNDLED}&kind=3&page=1").json()
     expected = np.flatnonzero(digits.targets == 3)[24:48]
     assert [item["index"] for item in page["items"]] == expected.tolist()
     assert page["pages"] == -(-int((digits.targets == 3).sum()) // 24)
     sprite = unwire(page["sprite"])
     assert (sprite[:, 28:56, 0] == digits.images[expected[1], 0]).all()
-    wrong = client.get(f"/api/gallery?model={SHIPPED}&kind=wrong").json()["items"]
-    hard = client.get(f"/api/gallery?model={SHIPPED}&kind=hard").json()["items"]
+    wrong = client.get(f"/api/gallery?model={BUNDLED}&kind=wrong").json()["items"]
+    hard = client.get(f"/api/gallery?model={BUNDLED}&kind=hard").json()["items"]
     assert len(wrong) == len(hard) == 24
     for item in wrong[:3] + hard[:3]:
-        answer = client.get(f"/api/digit/{item['index']}?model={SHIPPED}").json()
+        answer = client.get(f"/api/digit/{item['index']}?model={BUNDLED}").json()
         assert answer["label"] == item["label"] == digits.targets[item["index"]]
-        best = client.post("/api/classify", json={"model": SHIPPED, "seen": answer["seen"]}).json()["order"][0]
+        best = client.post("/api/classify", json={"model": BUNDLED, "seen": answer["seen"]}).json()["order"][0]
         assert best == (item["label"] if item["seen_as"] is None else item["seen_as"])
         assert (item["seen_as"] is None) == (item in hard)
-    assert len(client.get(f"/api/gallery?model={SHIPPED}&kind=hard&page=3").json()["items"]) == 24
-    assert client.get(f"/api/gallery?model={SHIPPED}&kind=any").json()["pages"] == 417
+    assert len(client.get(f"/api/gallery?model={BUNDLED}&kind=hard&page=3").json()["items"]) == 24
+    assert client.get(f"/api/gallery?model={BUNDLED}&kind=any").json()["pages"] == 417
     middle = unwire(client.get("/api/digit/0?model=pairs").json()["seen"])[4:32, 4:32, 0]
     assert (middle == digits.images[0, 0]).all()
 
@@ -237,17 +249,17 @@ def test_gallery(client: TestClient, digits: ArrayDataset) -> None:
     ("path", "status"),
     [
         ("gallery?model=nobody", 404),
-        (f"gallery?model={SHIPPED}&kind=10", 422),
-        (f"gallery?model={SHIPPED}&kind=easy", 422),
-        (f"gallery?model={SHIPPED}&page=417", 404),
-        (f"gallery?model={SHIPPED}&page=-1", 422),
+        (f"gallery?model={BUNDLED}&kind=10", 422),
+        (f"gallery?model={BUNDLED}&kind=easy", 422),
+        (f"gallery?model={BUNDLED}&page=417", 404),
+        (f"gallery?model={BUNDLED}&page=-1", 422),
         ("gallery?model=colour", 404),
         ("pair/random?model=colour", 404),
-        (f"digit/10000?model={SHIPPED}", 404),
-        (f"digit/-1?model={SHIPPED}", 422),
-        (f"digit/x?model={SHIPPED}", 422),
+        (f"digit/10000?model={BUNDLED}", 404),
+        (f"digit/-1?model={BUNDLED}", 422),
+        (f"digit/x?model={BUNDLED}", 422),
         ("digit/1", 422),
-        (f"pair/random?model={SHIPPED}&number=10000000", 422),
+        (f"pair/random?model={BUNDLED}&number=10000000", 422),
         ("nothing", 404),
     ],
 )

@@ -14,12 +14,12 @@ from .browser import Visit
 from .reading import DOWN, Visits, apart, check_bars, expect_number
 
 
-def test_a_stroke_is_read(visit: Visit, shipped: Model) -> None:
+def test_a_stroke_is_read(visit: Visit, bundled: Model) -> None:
     expect(visit.by("first")).to_contain_text("first: 7")  # the example
-    before = check_bars(visit, shipped)
+    before = check_bars(visit, bundled)
     visit.stroke(*DOWN)
     expect(visit.by("first")).to_contain_text("first: 1")
-    after = check_bars(visit, shipped)
+    after = check_bars(visit, bundled)
     assert after[1] == max(after) > 0.8
     assert after[7] < before[7] - 0.3
     ink = visit.grey("seen")
@@ -89,17 +89,17 @@ def test_brush_and_eraser(visit: Visit) -> None:
     assert visit.grey("canvas")[224, 224] == 255
 
 
-def test_drawing_by_keyboard(visit: Visit, shipped: Model) -> None:
+def test_drawing_by_keyboard(visit: Visit, bundled: Model) -> None:
     visit.press("canvas", "Space", *["Shift+ArrowDown"] * 7, "Space", "ArrowRight")
     paper = visit.grey("canvas")
     assert (paper[112:336, 224] == 255).all()
     assert not paper[112:336, 224 + 40].any()
     expect(visit.page.locator("#draw .cursor")).to_be_visible()
     expect(visit.by("first")).to_contain_text("first: 1")
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
 
 
-def test_drawing_by_finger(visits: Visits, shipped: Model) -> None:
+def test_drawing_by_finger(visits: Visits, bundled: Model) -> None:
     visit = visits(has_touch=True, viewport={"width": 360, "height": 740}).open()
     finger = visit.context.new_cdp_session(visit.page)
     points = [(0.5, 0.2 + 0.05 * n) for n in range(13)]
@@ -111,19 +111,19 @@ def test_drawing_by_finger(visits: Visits, shipped: Model) -> None:
     finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     expect(visit.by("first")).to_contain_text("first: 1")
     visit.quiet()
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
     assert visit.grey("canvas")[224, 224] == 255
     assert visit.page.evaluate("scrollY") == scrolled
 
 
-def test_the_gallery(visit: Visit, digits: ArrayDataset, shipped: Model) -> None:
+def test_the_gallery(visit: Visit, digits: ArrayDataset, bundled: Model) -> None:
     visit.click(visit.by("gallery").get_by_role("tab", name="4", exact=True))
     fourth = int(np.flatnonzero(digits.targets == 4)[3])
     item = visit.by("gallery-item").nth(3)
     expect(item).to_have_attribute("aria-label", "a 4")
     visit.click(item)
     assert apart(visit.grey("seen"), digits.images[fourth, 0]) == 0
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
     visit.click(visit.page.get_by_role("button", name="Next page"))
     visit.click(visit.by("gallery-item").nth(0))
     page = int(np.flatnonzero(digits.targets == 4)[24])

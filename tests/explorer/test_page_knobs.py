@@ -13,12 +13,12 @@ from .browser import Visit
 from .reading import DIGITS, apart, drawn, says
 
 
-def test_a_capsule_can_be_chosen(visit: Visit, shipped: Model) -> None:
-    _, poses = says(shipped, visit.grey("seen"))
+def test_a_capsule_can_be_chosen(visit: Visit, bundled: Model) -> None:
+    _, poses = says(bundled, visit.grey("seen"))
     visit.click(visit.by("bar-3"))
     expect(visit.page.locator("#knobs h3")).to_have_text("Capsule “3”")
     assert visit.knobs() == pytest.approx(poses[3].tolist(), abs=1e-6)
-    assert apart(visit.grey("reconstruction"), drawn(shipped, 3, poses[3])) <= 1
+    assert apart(visit.grey("reconstruction"), drawn(bundled, 3, poses[3])) <= 1
     visit.press(visit.page.get_by_role("radio", name="3", exact=True), "ArrowDown")
     expect(visit.page.get_by_role("radio", name="4", exact=True)).to_be_checked()
     assert visit.knobs() == pytest.approx(poses[4].tolist(), abs=1e-6)
@@ -27,12 +27,12 @@ def test_a_capsule_can_be_chosen(visit: Visit, shipped: Model) -> None:
     assert visit.by("second").inner_text().split()[1] == str(order[-2])
 
 
-def test_a_knob_by_keyboard(visit: Visit, shipped: Model) -> None:
-    lengths, poses = says(shipped, visit.grey("seen"))
+def test_a_knob_by_keyboard(visit: Visit, bundled: Model) -> None:
+    lengths, poses = says(bundled, visit.grey("seen"))
     klass = int(np.argmax(lengths))
     before, own = visit.grey("reconstruction"), visit.knobs()
     assert own == pytest.approx(poses[klass].tolist(), abs=1e-6)
-    assert apart(before, drawn(shipped, klass, own)) <= 1
+    assert apart(before, drawn(bundled, klass, own)) <= 1
     expect(visit.by("reset-all")).to_be_disabled()
 
     visit.press("knob-2", *["ArrowRight"] * 12)
@@ -41,14 +41,14 @@ def test_a_knob_by_keyboard(visit: Visit, shipped: Model) -> None:
     assert turned[:2] + turned[3:] == own[:2] + own[3:]
     assert float(visit.by("knob-number-2").input_value()) == pytest.approx(turned[2], abs=DIGITS)
     assert apart(visit.grey("reconstruction"), before) > 3
-    assert apart(visit.grey("reconstruction"), drawn(shipped, klass, turned)) <= 1
+    assert apart(visit.grey("reconstruction"), drawn(bundled, klass, turned)) <= 1
     shown = visit.page.locator("#knobs .length b").inner_text()
     assert float(shown) == pytest.approx(math.hypot(*turned), abs=DIGITS)
 
     visit.by("knob-number-5").fill("0.75")  # beyond the range of the class
     visit.press("knob-number-5", "Enter")
     assert visit.knobs()[5] == 0.75
-    assert apart(visit.grey("reconstruction"), drawn(shipped, klass, visit.knobs())) <= 1
+    assert apart(visit.grey("reconstruction"), drawn(bundled, klass, visit.knobs())) <= 1
     visit.by("knob-number-5").fill("")
     visit.press("knob-number-5", "Enter")
     assert float(visit.by("knob-number-5").input_value()) == 0.75

@@ -7,14 +7,15 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import expect
 
+import capsnet
 from capsnet.models import Model
 
 from .browser import Visit
-from .conftest import SHIPPED, unwire, wire
+from .conftest import BUNDLED, unwire, wire
 from .reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 
-def test_two_digits(visit: Visit, shipped: Model) -> None:
+def test_two_digits(visit: Visit, bundled: Model) -> None:
     with visit.page.expect_request("**/api/pair/random*") as request:
         visit.by("pair-random").click()
     visit.quiet()
@@ -34,9 +35,9 @@ def test_two_digits(visit: Visit, shipped: Model) -> None:
     assert apart(moved, start) > 100
     assert apart(moved, merged()) == 0
 
-    lengths, poses = says(shipped, moved)
+    lengths, poses = says(bundled, moved)
     order = np.argsort(lengths)[::-1]
-    first, second = (drawn(shipped, k, poses[k]) for k in order[:2])
+    first, second = (drawn(bundled, k, poses[k]) for k in order[:2])
     blue, orange = np.array([86, 180, 233]), np.array([230, 159, 0])
     assert apart(visit.pixels("pair-first")[..., :3], first[..., None] / 255 * blue) <= 2
     assert apart(visit.pixels("pair-second")[..., :3], second[..., None] / 255 * orange) <= 2
@@ -49,26 +50,26 @@ def test_two_digits(visit: Visit, shipped: Model) -> None:
     absent = int(order[-3])
     visit.by("decode-absent-class").select_option(str(absent))
     visit.quiet()
-    assert apart(visit.grey("decode-absent"), drawn(shipped, absent, poses[absent])) <= 1
-    expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, which is hardly there")).to_be_visible()
+    assert apart(visit.grey("decode-absent"), drawn(bundled, absent, poses[absent])) <= 1
+    expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, absent")).to_be_visible()
 
 
-def test_a_pair_can_be_the_input(visit: Visit, shipped: Model) -> None:
+def test_a_pair_can_be_the_input(visit: Visit, bundled: Model) -> None:
     seen, before = visit.grey("seen"), visit.lengths()
     visit.by("pair-toggle").check()
     visit.quiet()
     assert apart(visit.grey("seen"), visit.grey("pair-seen")) == 0
-    assert check_bars(visit, shipped) != before
+    assert check_bars(visit, bundled) != before
     visit.press("pair-dx-1", "End")
     assert apart(visit.grey("seen"), visit.grey("pair-seen")) == 0
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
     visit.by("pair-toggle").uncheck()
     visit.quiet()
     assert apart(visit.grey("seen"), seen) == 0
     assert visit.lengths() == before
 
 
-def test_a_pair_leaves_the_drawing_as_it_was(visit: Visit, shipped: Model) -> None:
+def test_a_pair_leaves_the_drawing_as_it_was(visit: Visit, bundled: Model) -> None:
     visit.stroke(*DOWN)
     one = visit.grey("seen")
     visit.stroke((0.2, 0.5), (0.8, 0.5))
@@ -102,7 +103,7 @@ def test_a_pair_leaves_the_drawing_as_it_was(visit: Visit, shipped: Model) -> No
     visit.click("undo")
     visit.click("undo")
     assert apart(visit.grey("canvas"), paper) == 0
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
 
 
 def test_a_pair_leaves_the_example_an_example(visit: Visit) -> None:
@@ -115,14 +116,14 @@ def test_a_pair_leaves_the_example_an_example(visit: Visit) -> None:
     expect(visit.by("first")).to_contain_text("first: 1")
 
 
-def test_a_pair_can_be_drawn(visit: Visit, shipped: Model) -> None:
+def test_a_pair_can_be_drawn(visit: Visit, bundled: Model) -> None:
     visit.click(visit.page.get_by_role("button", name="Clear the second digit"))
     visit.stroke(*DOWN, on="pair-canvas-1")
-    lengths, _ = says(shipped, visit.grey("pair-seen"))
+    lengths, _ = says(bundled, visit.grey("pair-seen"))
     assert np.argmax(lengths) == 1
     expect(visit.page.locator("#pair figcaption", has_text="Seen: ")).to_contain_text(f"Seen: 1 ({lengths[1]:.2f})")
     visit.click(visit.page.get_by_role("button", name="Use my drawing as the second digit"))  # the example
-    assert np.argsort(says(shipped, visit.grey("pair-seen"))[0])[-1] in (1, 7)
+    assert np.argsort(says(bundled, visit.grey("pair-seen"))[0])[-1] in (1, 7)
     visit.stroke(*DOWN)
     expect(visit.by("pair-toggle")).not_to_be_checked()
 
@@ -130,13 +131,13 @@ def test_a_pair_can_be_drawn(visit: Visit, shipped: Model) -> None:
 # Compare
 
 
-def test_compare(visit: Visit, shipped: Model) -> None:
+def test_compare(visit: Visit, bundled: Model) -> None:
     seen = wire(visit.grey("seen"))
     expected = [visit.ask("classify", seen=seen, iterations=n)["lengths"] for n in (1, 3, 10)]
     assert np.abs(np.diff(expected, axis=0)).max(axis=1).min() > 1e-3  # the columns differ
     for shown, own in zip(columns(visit), expected, strict=True):
         assert shown == pytest.approx(own, abs=DIGITS)
-    assert f"{shipped.num_parameters():,} parameters" in visit.texts("#compare .compare-facts")[0]
+    assert f"{bundled.num_parameters():,} parameters" in visit.texts("#compare .compare-facts")[0]
     assert re.search(r"\d\.\d ms", visit.texts("#compare .compare-facts")[0])
     expect(visit.by("compare-add")).to_be_hidden()
 
@@ -173,13 +174,13 @@ def test_compare_keeps_the_focus(visit: Visit) -> None:
 def test_compare_shows_the_same_digit_in_every_frame(visit: Visit) -> None:
     seen = visit.grey("seen")
     visit.by("compare-row").nth(0).get_by_label("Network").select_option("capsnet-multimnist")
-    visit.by("compare-row").nth(1).get_by_label("Network").select_option(SHIPPED)
+    visit.by("compare-row").nth(1).get_by_label("Network").select_option(BUNDLED)
     visit.quiet()
     expected = [
         visit.ask("classify", model="capsnet-multimnist", seen=wire(np.pad(seen, 4)))["lengths"],
         visit.ask("classify", seen=wire(seen))["lengths"],
     ]
-    for name in ("capsnet-multimnist", SHIPPED):
+    for name in ("capsnet-multimnist", BUNDLED):
         visit.by("model").select_option(name)
         visit.quiet()
         for shown, own in zip(columns(visit), expected, strict=False):
@@ -198,7 +199,7 @@ def test_going_back_in_a_larger_frame(visit: Visit) -> None:
     assert apart(visit.grey("seen"), np.pad(example, 4)) == 0
     expect(visit.by("undo")).to_be_disabled()
     expect(visit.page.get_by_text("the first stroke clears it")).to_be_visible()
-    visit.by("model").select_option(SHIPPED)
+    visit.by("model").select_option(BUNDLED)
     visit.quiet()
     visit.click(visit.by("gallery-item").nth(0))
     first = visit.grey("seen")
@@ -214,45 +215,55 @@ def test_going_back_in_a_larger_frame(visit: Visit) -> None:
     expect(visit.by("undo")).to_be_disabled()
     visit.click("redo")
     visit.click("redo")
-    visit.by("model").select_option(SHIPPED)
+    visit.by("model").select_option(BUNDLED)
     visit.quiet()
     assert apart(visit.grey("seen"), second) == 0
 
 
-def test_a_network_without_capsules(visit: Visit) -> None:
-    visit.pardoned += ["status of 404"]  # its pictures are not in the box
+def check_formulas(visit: Visit, model: Model) -> None:
+    """The heads of two panels show the formulas that the routing declares."""
+    own = model.class_routing
+    assert own is not None
+    for panel, formula in (("routing", own.formula.coupling), ("who", own.formula.presence)):
+        shown = formula.replace("_", "").replace("^", "").replace("-", "\N{MINUS SIGN}")
+        expect(visit.page.locator(f"#{panel} .equation")).to_have_text(shown)
+    expect(visit.page.locator("#routing header")).to_contain_text(own.sentence)
+
+
+def test_network_without_capsules_says_so(visit: Visit, bundled: Model) -> None:
+    visit.pardoned += ["status of 404"]  # its data set is not bundled
     visit.by("model").select_option("cnn")
     visit.quiet()
     expect(visit.page.locator("#who .legend")).to_contain_text("no capsules")
     expect(visit.page.locator("#who header")).to_contain_text("How sure the network is that each class")
     expect(visit.page.locator("#who .equation")).to_be_hidden()
     expect(visit.page.locator("#routing .equation")).to_be_hidden()
-    expect(visit.page.locator("#knobs .excuse")).to_contain_text("no capsules")
-    expect(visit.page.locator("#sweep .excuse")).to_be_visible()
-    expect(visit.page.locator("#routing .routing-note")).to_contain_text("nothing to step through")
+    expect(visit.page.locator("#knobs .reason")).to_contain_text("no capsules")
+    expect(visit.page.locator("#sweep .reason")).to_be_visible()
+    expect(visit.page.locator("#routing .routing-note")).to_contain_text("cnn has none")
     expect(visit.by("routing-step")).to_be_hidden()
     own = visit.ask("classify", seen=wire(visit.grey("seen")), model="cnn")["lengths"]
     assert visit.lengths() == pytest.approx(own, abs=DIGITS)
-    visit.by("model").select_option(SHIPPED)
+    visit.by("model").select_option(BUNDLED)
     visit.quiet()
     expect(visit.page.locator("#who header")).to_contain_text("its length says how sure")
-    expect(visit.page.locator("#who .equation")).to_have_attribute("aria-label", re.compile("squashed"))
-    expect(visit.page.locator("#routing .equation")).to_have_text(re.compile(r"exp bij\s*Σk exp bik"))
+    check_formulas(visit, bundled)
+    spoken = "c i j is exp(b i j) over the sum over k of exp(b i k)"
+    expect(visit.page.locator("#routing .equation")).to_have_attribute("aria-label", spoken)
     expect(visit.by("first")).to_contain_text("first: 7")
     assert len(visit.knobs()) == 16
     expect(visit.by("routing-step")).to_be_visible()
 
 
-def test_matrix_capsules(visit: Visit) -> None:
-    """No decoder, so nothing to turn; but their routing can be stepped through, over 3 x 3 places."""
+def test_matrix_capsules_can_be_stepped_through(visit: Visit) -> None:
+    """They have no decoder, but a routing over 3 x 3 places."""
     visit.by("model").select_option("matrix-mnist")
     visit.quiet()
     expect(visit.page.locator("#who header")).to_contain_text("A capsule is a pose and, apart from it,")
-    expect(visit.page.locator("#who .equation")).to_contain_text("costjh")
-    expect(visit.page.locator("#routing .equation")).to_have_text(re.compile(r"cij = \s*aj pij\s*Σk ak pik"))
-    expect(visit.page.locator("#sweep .excuse")).to_be_visible()
+    check_formulas(visit, capsnet.load("matrix-mnist"))
+    expect(visit.page.locator("#sweep .reason")).to_be_visible()
     expect(visit.page.locator("#routing .routing-note")).to_be_hidden()
-    expect(visit.by("routing-iteration")).to_have_text("Iteration 2 of 2")
+    expect(visit.by("routing-iteration")).to_have_text("EM step 2 of 2")
     expect(visit.by("regions").get_by_role("gridcell")).to_have_count(9)
     visit.by("routing-back").click()
     expect(visit.by("routing-story")).to_contain_text("every child gives each class the same")

@@ -14,11 +14,11 @@ from capsnet.data import ArrayDataset
 from capsnet.models import Model
 
 from .browser import Visit
-from .conftest import SHIPPED, wire
+from .conftest import BUNDLED, wire
 from .reading import DOWN, Visits, apart, check_bars, columns, drawn
 
 
-def test_the_newest_picture_wins(visit: Visit, shipped: Model) -> None:
+def test_the_newest_picture_wins(visit: Visit, bundled: Model) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -39,7 +39,7 @@ def test_the_newest_picture_wins(visit: Visit, shipped: Model) -> None:
     held[0].fulfill(body=body, content_type="application/json")
     visit.quiet()
     assert visit.net()["sent"]["/api/decode"] == sent + 2
-    assert apart(visit.grey("reconstruction"), drawn(shipped, 7, visit.knobs())) <= 1
+    assert apart(visit.grey("reconstruction"), drawn(bundled, 7, visit.knobs())) <= 1
     visit.page.unroute("**/api/decode")
 
 
@@ -57,7 +57,7 @@ def test_a_late_answer_is_not_shown(visit: Visit) -> None:
     assert apart(visit.grey("reconstruction"), before) == 0
 
 
-def test_one_request_at_a_time(visit: Visit, shipped: Model) -> None:
+def test_one_request_at_a_time(visit: Visit, bundled: Model) -> None:
     visit.page.evaluate("() => { net.most = {}; net.sent = {}; }")
     (left, top), *rest = visit.spots("canvas", [(0.3, 0.2), (0.7, 0.2), (0.4, 0.85)])
     visit.page.mouse.move(left, top)
@@ -66,7 +66,7 @@ def test_one_request_at_a_time(visit: Visit, shipped: Model) -> None:
         visit.page.mouse.move(x, y, steps=30)
     visit.page.mouse.up()
     visit.quiet()
-    check_bars(visit, shipped)
+    check_bars(visit, bundled)
     slider, box = visit.by("knob-4"), None
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
@@ -79,12 +79,12 @@ def test_one_request_at_a_time(visit: Visit, shipped: Model) -> None:
     net = visit.net()
     assert net["sent"]["/api/see"] >= 2
     assert net["sent"]["/api/decode"] >= 2
-    lanes = ("see", "decode", "sweep", "trace", "votes")
+    lanes = ("see", "decode", "sweep", "trace")
     assert [net["most"][f"/api/{name}"] for name in lanes] == [1] * len(lanes)
     assert net["sent"]["/api/sweep"] == net["sent"]["/api/trace"] == 1  # when the stroke has ended, not in its midst
     assert net["most"]["/api/classify"] <= 3  # the bars, then the columns of the comparison
     klass = int(np.argmax(visit.lengths()))
-    assert apart(visit.grey("reconstruction"), drawn(shipped, klass, visit.knobs())) <= 1
+    assert apart(visit.grey("reconstruction"), drawn(bundled, klass, visit.knobs())) <= 1
 
 
 # Late replies and other races
@@ -226,7 +226,7 @@ def test_a_column_shows_the_newest_answer(visit: Visit) -> None:
     """An answer that had to wait for the picture's frame does not come over a newer one that had not."""
     visit.by("model").select_option("capsnet-multimnist")
     visit.quiet()
-    visit.by("compare-row").nth(0).get_by_label("Network").select_option(SHIPPED)
+    visit.by("compare-row").nth(0).get_by_label("Network").select_option(BUNDLED)
     visit.quiet()
     visit.by("pair-toggle").check()  # its ink does not fit into 28 x 28: the server is asked for the frame
     visit.quiet()
@@ -257,7 +257,7 @@ def test_columns_of_oddly_named_networks_in_links(visit: Visit) -> None:
     assert unquote(unquote(column.replace(",", " ")).split("*")[0]) == "a,b*c%&"
     visit.page.evaluate("async (link) => (await import('/static/js/link.js')).decode(link)", link)
     models = "async () => (await import('/static/js/state.js')).state.get('compare').map(({ model }) => model)"
-    assert visit.page.evaluate(models) == ["a,b*c%&", SHIPPED]
+    assert visit.page.evaluate(models) == ["a,b*c%&", BUNDLED]
     visit.page.evaluate("async () => (await import('/static/js/state.js')).state.set({ compare: [] })")
 
 

@@ -25,7 +25,7 @@ def couplings_of(trace: dict) -> NDArray:
     return raw.reshape(trace["iterations"], *trace["grid"], -1)
 
 
-def test_the_routing_step_by_step(visits: Visits) -> None:
+def test_routing_panel_shows_the_librarys_trace(visits: Visits) -> None:
     visit = visits(reduced_motion="reduce").open()
     trace = visit.ask("trace", seen=wire(visit.grey("seen")))
     shares = couplings_of(trace)
@@ -65,7 +65,7 @@ def test_the_routing_step_by_step(visits: Visits) -> None:
     assert shown == pytest.approx(longer["lengths"][4], abs=0.0051)
 
 
-def test_the_routing_plays(visit: Visit) -> None:
+def test_play_steps_through_the_iterations(visit: Visit) -> None:
     end = visit.pixels("map-type-0")
     visit.by("routing-play").click()
     expect(visit.by("routing-play")).to_have_text("Pause")
@@ -79,7 +79,7 @@ def test_the_routing_plays(visit: Visit) -> None:
     visit.until(lambda: apart(visit.pixels("map-type-0"), end) == 0)
 
 
-def test_with_less_motion_the_routing_plays_in_jumps(visits: Visits) -> None:
+def test_play_jumps_with_reduced_motion(visits: Visits) -> None:
     visit = visits(reduced_motion="reduce").open()
     start = "(button) => { button.click(); return document.querySelector('[data-testid=map-type-0]').toDataURL(); }"
     last = visit.by("map-type-0").evaluate("(canvas) => canvas.toDataURL()")
@@ -90,7 +90,7 @@ def test_with_less_motion_the_routing_plays_in_jumps(visits: Visits) -> None:
     assert visit.by("map-type-0").evaluate("(canvas) => canvas.toDataURL()") == last
 
 
-def test_pointing_lights_up_the_same_children(visit: Visit) -> None:
+def test_pointing_highlights_the_same_children_everywhere(visit: Visit) -> None:
     trace = visit.ask("trace", seen=wire(visit.grey("seen")))
     shares = couplings_of(trace)[-1]  # (H, W, T, J)
     cells = visit.by("regions").get_by_role("gridcell")
@@ -125,8 +125,8 @@ def test_pointing_lights_up_the_same_children(visit: Visit) -> None:
     expect(cells.nth(7)).to_have_class(LIT)
 
 
-def test_couplings_below_zero(visit: Visit) -> None:
-    """Self-attention adds a learned prior: nothing is shared out, and a vote may count against its class."""
+def test_negative_couplings_are_explained(visit: Visit) -> None:
+    """A learned prior is added: couplings do not sum to one, and a vote may count against its class."""
     visit.by("model").select_option("efficient-mnist")
     visit.quiet()
     model = capsnet.load("efficient-mnist")
@@ -139,7 +139,7 @@ def test_couplings_below_zero(visit: Visit) -> None:
     scale = visit.page.locator("#routing .map-scale").nth(1)
     expect(scale).to_contain_text(f"{float(couplings.min()):.2f}")
     expect(scale).to_contain_text(f"{float(couplings.max()):.2f}")
-    expect(scale).to_contain_text("zero; below it")
+    expect(scale).to_contain_text("zero; negative votes")
     expect(visit.page.locator("#routing .votes-words")).to_contain_text("hollow where it counts against it")
     child = int(couplings[:, 7].argmax())
     plain = visit.pixels("map-type-0" if child else "map-type-1")
@@ -159,7 +159,7 @@ def decided(shares: NDArray) -> tuple[int, ...]:
 
 def loneliest_vote(visit: Visit) -> tuple[int, float, float]:
     """The vote that is farthest from the next one, and where it is on the canvas."""
-    answer = visit.ask("votes", seen=wire(visit.grey("seen")), klass=7)
+    answer = visit.ask("trace", seen=wire(visit.grey("seen")), klass=7)["votes"]
     points = np.frombuffer(base64.b64decode(answer["points"]), dtype="<f4").reshape(-1, 2) - answer["origin"]
     places = np.concatenate([[[0, 0]], np.array(answer["parents"]) - answer["origin"], points])
     low, high = places.min(axis=0), places.max(axis=0)
@@ -173,40 +173,56 @@ def loneliest_vote(visit: Visit) -> tuple[int, float, float]:
 
 # The toy
 
-TOYS = {
-    "dynamic": routing.get("dynamic", iterations=6),
-    "fixed-point": routing.get("dynamic", iterations=6, update="set"),
-    "attention": routing.get("attention", iterations=6),
-    "uniform": routing.get("uniform"),
-}
+
+def test_toy_offers_every_routing_and_form(visit: Visit) -> None:
+    choice = visit.page.locator("#toy select")
+    assert choice.locator("option").all_inner_texts() == routing.list_forms()
+    votes = toy_votes(visit)
+    for name in routing.list_forms():
+        choice.select_option(name)
+        visit.quiet()
+        own = routing.get(name)
+        options = {"iterations": 3} if own.iterates else {}
+        expected = routing.get(name, **options)(torch.from_numpy(votes)[None]).act[0]
+        for text, presence in zip(visit.page.locator("#toy .toy-length").all(), expected.tolist(), strict=True):
+            expect(text).to_have_text(re.compile(number_near(presence)))
+        most = 10 if own.iterates else 1
+        expect(visit.page.locator("#toy .toy-iteration")).to_have_text(f"{min(3, most)} of {most}")
+        expect(visit.page.locator("#toy header")).to_contain_text(own.sentence)
 
 
-def test_the_toy_computes_what_the_library_does(visit: Visit) -> None:
-    votes = np.random.default_rng(3).normal(0, 0.8, (9, 3, 2))
-    script = """async ([votes, iterations, kind]) =>
-        (await import("/static/js/toy_math.js")).route(votes, { iterations, kind })"""
-    for kind, own in TOYS.items():
-        shown = visit.page.evaluate(script, [votes.tolist(), 6, kind])
-        trace = own(torch.from_numpy(votes)[None], trace=True).trace
-        assert trace is not None
-        count = len(trace.couplings)  # uniform routing does it once
-        np.testing.assert_allclose(np.array(shown["couplings"])[:count], trace.couplings[:, 0], atol=1e-6)
-        np.testing.assert_allclose(np.array(shown["poses"])[:count], trace.poses[:, 0], atol=1e-6)
-        assert np.ptp(np.array(shown["couplings"])[-1]) > (1e-3 if kind != "uniform" else -1)
+def number_near(value: float) -> str:
+    """A pattern of the two-digit numbers within one hundredth."""
+    return "|".join(f"^{value + step:.2f}$" for step in (-0.005, 0, 0.005))
 
 
-def test_the_toy_follows_its_votes(visit: Visit) -> None:
+def toy_votes(visit: Visit) -> NDArray:
+    """The votes as their labels say, [I, J, 2]."""
+    labels = visit.page.locator("#toy .toy-vote").evaluate_all(
+        "(all) => all.map((vote) => vote.getAttribute('aria-label'))"
+    )
+    numbers = [re.search(r"x (-?\d\.\d\d), y (-?\d\.\d\d)", label) for label in labels]
+    pairs = [[float(one[1]), float(one[2])] for one in numbers if one]
+    return np.array(pairs).reshape(3, 9, 2).transpose(1, 0, 2)  # plane by plane on the page
+
+
+def test_toy_link_of_an_earlier_version_is_read(visit: Visit, visits: Visits) -> None:
+    visit.page.locator("#toy select").select_option("attention")
+    link = visit.link()
+    assert "toy=attention." in link
+    other = visits().open(link.replace("toy=attention.", "toy=2."))
+    expect(other.page.locator("#toy select")).to_have_value("attention")
+
+
+def test_toy_parents_follow_dragged_votes(visit: Visit) -> None:
     votes = visit.page.locator("#toy .toy-vote")
     assert votes.count() == 27
 
     def state() -> NDArray:
-        """The votes as their labels say, [I, J, 2]."""
-        labels = votes.evaluate_all("(all) => all.map((vote) => vote.getAttribute('aria-label'))")
-        found = [re.search(r"x (-?\d\.\d\d), y (-?\d\.\d\d)", label) for label in labels]
-        numbers = [[float(one[1]), float(one[2])] for one in found if one]
-        return np.array(numbers).reshape(3, 9, 2).transpose(1, 0, 2)  # plane by plane on the page
+        return toy_votes(visit)
 
     def check(iterations: int) -> list[float]:
+        visit.quiet()
         own = routing.get("dynamic", iterations=iterations)(torch.from_numpy(state())[None]).act[0]
         shown = [float(text) for text in visit.texts("#toy .toy-length")]
         assert shown == pytest.approx(own.tolist(), abs=0.0051)

@@ -17,12 +17,12 @@ from schemathesis.specs.openapi.checks import (
 import capsnet
 from capsnet.explorer import create_app
 
-from .conftest import SHIPPED
+from .conftest import BUNDLED
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 HERE = {"host": "localhost"}
-APP = create_app({SHIPPED: capsnet.load(SHIPPED)})
+APP = create_app({BUNDLED: capsnet.load(BUNDLED)})
 SCHEMA = schemathesis.openapi.from_asgi("/api/openapi.json", APP, headers=HERE)
 PICTURE = np.random.default_rng(0).integers(0, 256, 28 * 28, dtype=np.uint8).tobytes()
 BUDGET = settings(
@@ -44,7 +44,7 @@ def sensible(value: Any) -> Any:
         return {"width": 28, "height": 28, "channels": 1, "data": base64.b64encode(PICTURE).decode()}
     changed = {key: sensible(item) for key, item in value.items()}
     if "model" in changed:
-        changed["model"] = SHIPPED
+        changed["model"] = BUNDLED
     for key in ("class", "classes"):
         if key in changed:
             changed[key] = 3 if key == "class" else [3]

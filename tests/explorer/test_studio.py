@@ -2,42 +2,54 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import capsnet
+from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.explorer._gallery import Gallery
-from capsnet.explorer._studio import load_models
 from capsnet.models import Model
+from capsnet.serving.problems import Missing
+from capsnet.serving.service import load_models
 
-from .conftest import SHIPPED
+from .conftest import BUNDLED, HOME, TestClient, wire
 
 
-def test_public_names_are_no_paths(tmp_path: Path, tiny: Model) -> None:
+def test_public_names_contain_no_paths(tmp_path: Path, tiny: Model) -> None:
     for run in ("a/run", "b/run"):
         (tmp_path / run).mkdir(parents=True)
         capsnet.save(tiny, tmp_path / run / "model.safetensors")
-    capsnet.save(tiny, tmp_path / f"{SHIPPED}.safetensors")
-    sources = [tmp_path / "a/run", tmp_path / "b/run/model.safetensors", tmp_path / f"{SHIPPED}.safetensors", SHIPPED]
+    capsnet.save(tiny, tmp_path / f"{BUNDLED}.safetensors")
+    sources = [tmp_path / "a/run", tmp_path / "b/run/model.safetensors", tmp_path / f"{BUNDLED}.safetensors", BUNDLED]
     models = load_models(sources)
-    assert list(models) == ["run", "run-2", f"{SHIPPED}-2", SHIPPED]
-    assert models[SHIPPED].num_parameters() > models[f"{SHIPPED}-2"].num_parameters()
+    assert list(models) == ["run", "run-2", f"{BUNDLED}-2", BUNDLED]
+    assert models[BUNDLED].num_parameters() > models[f"{BUNDLED}-2"].num_parameters()
 
 
-def test_who_names_none_is_shown_the_papers_network_first() -> None:
+def test_default_models_are_all_bundled_ones_the_papers_first() -> None:
     shown = load_models()
     assert next(iter(shown)) == "capsnet-mnist"
     assert sorted(shown) == capsnet.list_weights()
 
 
-def test_galleries_of_the_shipped_models_are_there_at_once_and_nothing_is_downloaded() -> None:
+def test_bundled_models_have_a_gallery_without_a_download() -> None:
     for name in capsnet.list_weights():
         gallery = Gallery(capsnet.load(name))
         assert gallery.exists()
-        assert gallery.one(3)["label"] == 0  # of MNIST's test digits, and so of what is made of them
+        assert gallery.one(3)["label"] == 0  # of MNIST's test digits and the data sets made from them
+
+
+@pytest.mark.parametrize(
+    "spec", ["affnist:versions=1,source=original", "svhn", "mnist:{folder}", "folder:{folder}", "?"]
+)
+def test_card_never_makes_the_server_download_or_open_a_folder(tmp_path: Path, spec: str) -> None:
     model = capsnet.load("capsnet-affine")
-    model.card = model.card | {"data": "affnist:versions=1,source=original"}
-    assert not Gallery(model).exists()
+    model.card = model.card | {"data": spec.format(folder=tmp_path)}
+    gallery = Gallery(model)
+    assert not gallery.exists()
+    with pytest.raises(Missing, match="is not bundled"):
+        gallery.measured_on()
 
 
 def test_models_of_texts_are_refused(tmp_path: Path) -> None:
@@ -46,3 +58,30 @@ def test_models_of_texts_are_refused(tmp_path: Path) -> None:
         load_models([tmp_path / "text.safetensors"])
     with pytest.raises(ValueError, match="at least one model"):
         create_app({})
+
+
+def test_ensembles_and_onnx_files_answer_like_models(bundled: Model, digits: ArrayDataset, tmp_path: Path) -> None:
+    """Without a routing to look into, but with lengths, a picture and an answer for programs."""
+    pytest.importorskip("onnxruntime")
+    from capsnet.export import export
+
+    both = capsnet.ensemble([bundled, bundled])
+    export(bundled, tmp_path / "digits.onnx")
+    models = {"both": both, "digits": capsnet.load(tmp_path / "digits.onnx")}
+    for model in models.values():
+        model.card = {"data": "svhn"}  # nothing is measured in the background
+    picture = digits.images[0, 0]
+    with TestClient(create_app(models), base_url=HOME) as client:
+        for info in client.get("/api/models").json()["models"]:
+            assert (info["grid"], info["routing"], info["decoder"]) == (None, None, models[info["name"]].draws)
+            body = {"model": info["name"], "seen": wire(picture)}
+            drawn = client.post("/api/classify", json=body).json()
+            assert drawn["order"][0] == 7
+            assert drawn["reconstruction"] is not None
+            if info["decoder"]:
+                decode = {"model": info["name"], "poses": [drawn["poses"][7]], "classes": [7]}
+                assert client.post("/api/decode", json=decode).json()["pictures"] == [drawn["reconstruction"]]
+            assert client.post("/api/trace", json=body).status_code == 422
+            answer = client.post(f"/api/v1/predict?model={info['name']}", json=wire(picture)).json()
+            expected = capsnet.predict(picture, models[info["name"]])[0].lengths
+            np.testing.assert_allclose(answer["lengths"], list(expected.values()), atol=1e-5)

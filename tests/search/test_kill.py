@@ -1,126 +1,163 @@
-"""Two real workers, killed with SIGKILL and started again at random: no trial is lost, none is counted twice."""
+"""Real worker processes that are killed or stopped: no finished trial is lost, and the same command continues."""
 
 import dataclasses
 import json
 import os
-import random
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
 import pytest
+from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from capsnet import data
 from capsnet.search import search
 from capsnet.search._storage import default_storage
-from capsnet.search._worker import Orders
+from capsnet.search._worker import Job, retry_of
 from capsnet.training import TrainConfig
 
+# a worker as `capsnet search --workers` starts it, but with a short heartbeat
+WORKER = """
+import sys
+from capsnet.search import _storage, _worker
+_storage.HEARTBEAT, _storage.GRACE = 1, 2
+sys.exit(_worker.main())
+"""
 
-def start(config: TrainConfig, wanted: int, out: Path) -> subprocess.Popen:
-    """A worker as `capsnet search --workers` starts it."""
-    orders = Orders(
+
+@pytest.fixture
+def longer(small: TrainConfig) -> TrainConfig:
+    """Trials of a second or so, which can be hit in the middle."""
+    return dataclasses.replace(small, data=data.canonical(small.data), epochs=4, batch_size=6)
+
+
+def start(config: TrainConfig, wanted: int, out: Path, storage: str) -> subprocess.Popen:
+    job = Job(
         config=config,
         space="rate",
         trials=wanted,
         out=out,
-        storage=default_storage(out),
+        storage=storage,
         study="quick-rate",
         device="cpu",
         threads=1,
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "capsnet.search"],
+        [sys.executable, "-c", WORKER],
         stdin=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1", "CAPSNET_DEBUG": "1"},
     )
     assert process.stdin is not None
-    process.stdin.write(orders.to_json().encode())
-    process.stdin.close()
+    with process.stdin as pipe:
+        pickle.dump(job, pipe)
     return process
 
 
-def trials(out: Path) -> list[FrozenTrial]:
-    if not (out / "trials").exists() or not any((out / "trials").iterdir()):
+def sqlite_trials(out: Path) -> list[FrozenTrial]:
+    if not (out / "trials-quick-rate").exists():  # the tables are complete once a trial has a folder
         return []
     return optuna.load_study(study_name="quick-rate", storage=f"sqlite:///{out / 'study.db'}").trials
 
 
-def finished(out: Path) -> dict[int, float | None]:
-    return {t.number: t.value for t in trials(out) if t.state in (TrialState.COMPLETE, TrialState.PRUNED)}
+def finished(trials: list[FrozenTrial]) -> dict[int, float | None]:
+    return {t.number: t.value for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)}
 
 
-def busy(out: Path, process: subprocess.Popen) -> bool:
-    """Whether this process is in the middle of a trial."""
-    running = [t for t in trials(out) if t.state == TrialState.RUNNING]
-    return any(t.user_attrs.get("owner", {}).get("pid") == process.pid for t in running)
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.05)
 
 
-def check(config: TrainConfig, wanted: int, out: Path, kills: int, seed: int, seconds: float) -> None:
-    chance, until = random.Random(seed), time.monotonic() + seconds
-    config = dataclasses.replace(config, data=data.canonical(config.data))
+def reported(trials: list[FrozenTrial], process: subprocess.Popen) -> bool:
+    """Whether this process is in a trial that has ended an epoch."""
+    mine = [t for t in trials if t.user_attrs.get("worker", "").endswith(f":{process.pid}")]
+    return any(t.state == TrialState.RUNNING and t.intermediate_values for t in mine)
+
+
+def test_killed_worker_trial_is_repeated(longer: TrainConfig, out: Path) -> None:
     out.mkdir()
-    crew, done, seen = [start(config, wanted, out), start(config, wanted, out)], 0, {}
-    try:
-        while any(process.poll() is None for process in crew) and time.monotonic() < until:
-            victim = chance.choice(crew)
-            if done < kills and victim.poll() is None and busy(out, victim):
-                time.sleep(chance.uniform(0, 0.4))
-                seen = finished(out)
-                victim.send_signal(signal.SIGKILL)
-                if victim.wait() == -signal.SIGKILL:
-                    done += 1
-                assert finished(out).items() >= seen.items()
-                crew[crew.index(victim)] = start(config, wanted, out)
-            time.sleep(0.02)
-        assert [process.poll() for process in crew] == [0, 0], "not finished in time"
-    finally:
-        for process in crew:
-            process.kill()
-            process.wait()
-    assert done == kills
-    everything = trials(out)
-    counted = finished(out)
-    assert len(counted) == wanted
-    assert counted.items() >= seen.items()  # as they were when last looked at
-    cut_short = [t for t in everything if t.state == TrialState.FAIL and "reason" not in t.user_attrs]
-    assert 1 <= len(cut_short) <= kills  # a kill may also hit between two trials
-    repeats = [t.user_attrs["origin"] for t in everything if t.number in counted and "origin" in t.user_attrs]
-    assert len(repeats) == len(set(repeats))
-    for trial in everything:
-        if trial.number in counted:
-            here = out / "trials" / f"{trial.number:04d}"
-            lines = [json.loads(line) for line in (here / "metrics.jsonl").read_text().splitlines()]
-            assert len([line for line in lines if line["kind"] == "epoch"]) == len(trial.intermediate_values)
-    assert search(config, "rate", wanted, out=out, seeds=0, device="cpu").finished == wanted  # finds them done
-    told = json.loads((out / "search.json").read_text())
-    assert told["finished"] == wanted
-    complete = [t.value or 0 for t in everything if t.state == TrialState.COMPLETE]
-    assert told["best"]["validation_accuracy"] == max(complete)
-
-
-def longer(small: TrainConfig) -> TrainConfig:
-    return dataclasses.replace(small, epochs=8, batch_size=6)
-
-
-def test_two_workers_killed_and_restarted(small: TrainConfig, out: Path) -> None:
-    check(longer(small), 5, out, kills=2, seed=3, seconds=90)
+    first = start(longer, 2, out, default_storage(out))
+    wait_until(lambda: reported(sqlite_trials(out), first))
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    time.sleep(4)  # longer than the grace period
+    assert start(longer, 2, out, default_storage(out)).wait(120) == 0
+    cut, repeated, other = sqlite_trials(out)
+    assert [cut.state, retry_of(repeated), retry_of(other)] == [TrialState.FAIL, 0, None]
+    assert cut.params == repeated.params
+    assert list(finished([cut, repeated, other])) == [1, 2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_killed_a_dozen_times(small: TrainConfig, out: Path, seed: int) -> None:
-    check(longer(small), 40, out, kills=12, seed=seed, seconds=400)
+def test_killed_workers_lose_no_finished_trial(longer: TrainConfig, out: Path) -> None:
+    """Two workers; one of them in turn is killed in the middle of a trial and started again."""
+    out.mkdir()
+    wanted, storage, before = 30, default_storage(out), {}
+    workers = [start(longer, wanted, out, storage), start(longer, wanted, out, storage)]
+    try:
+        for kill in range(10):
+            victim = workers[kill % 2]
+            wait_until(lambda victim=victim: reported(sqlite_trials(out), victim))
+            before = finished(sqlite_trials(out))
+            victim.kill()
+            assert victim.wait() == -signal.SIGKILL
+            assert finished(sqlite_trials(out)).items() >= before.items()
+            workers[kill % 2] = start(longer, wanted, out, storage)
+        assert [process.wait(600) for process in workers] == [0, 0]
+    finally:
+        for process in workers:
+            process.kill()
+            process.wait()
+    trials = sqlite_trials(out)
+    counted = finished(trials)
+    assert wanted <= len(counted) <= wanted + 1  # one more if both workers are at their last trial
+    assert counted.items() >= before.items()
+    repeated = [t for t in trials if retry_of(t) is not None]
+    assert repeated
+    for trial in repeated:
+        original = trials[retry_of(trial) or 0]
+        assert (original.state, original.params) == (TrialState.FAIL, trial.params)
+    for trial in trials:
+        if trial.number in counted:
+            lines = (out / "trials-quick-rate" / f"{trial.number:04d}" / "metrics.jsonl").read_text().splitlines()
+            epochs = [line for line in map(json.loads, lines) if line["kind"] == "epoch"]
+            assert len(epochs) == len(trial.intermediate_values)
+    assert search(longer, "rate", wanted, out=out, seeds=0, device="cpu").finished == len(counted)
+    best = json.loads((out / "search.json").read_text())["best"]["validation_accuracy"]
+    assert best == max(t.value or 0 for t in trials if t.state == TrialState.COMPLETE)
 
 
-def test_ctrl_c_stops_all_workers(small: TrainConfig, out: Path) -> None:
-    """One Ctrl-C to the command: its workers end after their step, and the same command is told to go on."""
+def test_killed_worker_in_a_journal_does_not_stop_the_study(longer: TrainConfig, out: Path) -> None:
+    """A journal has no heartbeat: the trial stays running and does not count."""
+    out.mkdir()
+    path = out / "study.log"
+
+    def trials() -> list[FrozenTrial]:
+        if not (out / "trials-quick-rate").exists():
+            return []
+        return optuna.load_study(study_name="quick-rate", storage=JournalStorage(JournalFileBackend(str(path)))).trials
+
+    worker = start(longer, 2, out, f"journal:{path}")
+    wait_until(lambda: reported(trials(), worker))
+    worker.kill()
+    worker.wait()
+    assert search(longer, "rate", 2, out=out, storage=f"journal:{path}", seeds=0, device="cpu").finished == 2
+    assert [t.state.name in ("COMPLETE", "PRUNED") for t in trials()] == [False, True, True]
+    assert trials()[0].state == TrialState.RUNNING
+
+
+def test_ctrl_c_stops_all_workers(longer: TrainConfig, out: Path) -> None:
+    """The workers end, their trials are queued again, and the message says how to continue."""
     path = out.parent / "wanted.json"
-    path.write_text(longer(small).to_json())
+    path.write_text(longer.to_json())
     command = ["search", str(path), "--space", "rate", "--trials", "200", "--workers", "2", "--out", str(out)]
     process = subprocess.Popen(
         [sys.executable, "-m", "capsnet", *command],
@@ -129,15 +166,15 @@ def test_ctrl_c_stops_all_workers(small: TrainConfig, out: Path) -> None:
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    until = time.monotonic() + 60
-    while time.monotonic() < until and process.poll() is None and not finished(out):
-        time.sleep(0.1)
+    wait_until(lambda: process.poll() is not None or bool(finished(sqlite_trials(out))))
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=40)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    assert said.strip().splitlines()[-1].endswith(f"--trials 200 --workers 2 --out {out}")
-    assert finished(out)
-    for trial in trials(out):
-        owner = trial.user_attrs.get("owner", {"pid": 0})
-        assert not Path(f"/proc/{owner['pid']}").exists() or owner["pid"] == 0
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert errors.strip().splitlines()[-1].endswith(f"--trials 200 --workers 2 --out {out}")
+    trials = sqlite_trials(out)
+    assert finished(trials)
+    assert [t for t in trials if t.state == TrialState.WAITING]
+    for trial in trials:
+        pid = trial.user_attrs.get("worker", ":0").rpartition(":")[2]
+        assert pid == "0" or not Path(f"/proc/{pid}").exists()

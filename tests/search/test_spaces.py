@@ -1,25 +1,28 @@
-"""Whatever a space suggests for a recipe is a configuration that builds; the recipe's own values are part of it."""
+"""Every suggestion of a space is a configuration that builds; the recipe's own values are one of them."""
 
 import dataclasses
+import json
 import random
 from typing import Any
 
 import pytest
 import torch
 
-from capsnet import recipes
+from capsnet import recipes, routing
 from capsnet.models import create_model, model_options
+from capsnet.routing import _registry
 from capsnet.search import describe, list_spaces
-from capsnet.search.spaces import SPACES, Own, change, halves, own_params
+from capsnet.search.spaces import SPACES, change, current_values, default_params, halves
 from capsnet.training import TrainConfig
 from capsnet.training.config import check_config
 
 SAMPLES = 4
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # Optuna's, if a space leaves out the recipe's own value
 LARGE = ("baseline", "mnist", "mnist-fast")  # the same options as the small networks, seconds to build
 
 
-class Anything:
-    """A trial that takes values at random, the ends of ranges more often."""
+class RandomTrial:
+    """A trial that chooses values at random, the ends of ranges more often."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
@@ -43,26 +46,26 @@ class Anything:
         return value
 
 
-def accepted() -> list[tuple[str, str]]:
+def usable_pairs() -> list[tuple[str, str]]:
     pairs = []
     for recipe in recipes.list_recipes():
         for space in list_spaces():
             try:
-                own_params(space, recipes.get(recipe))
+                default_params(space, recipes.get(recipe))
             except ValueError:
                 continue
             pairs.append((recipe, space))
     return pairs
 
 
-@pytest.mark.parametrize(("recipe", "space"), accepted())
+@pytest.mark.parametrize(("recipe", "space"), usable_pairs())
 def test_every_suggestion_builds(recipe: str, space: str) -> None:
     config = recipes.get(recipe)
     for sample in range(SAMPLES):
-        trial = Anything(f"{recipe} {space} {sample}")
-        SPACES[space](trial, Own(config))
+        trial = RandomTrial(f"{recipe} {space} {sample}")
+        SPACES[space](trial, current_values(config))
         changed = change(config, trial.params)
-        assert check_config(__import__("json").loads(changed.to_json())) == changed
+        assert check_config(json.loads(changed.to_json())) == changed
         if recipe in LARGE:
             continue
         model = create_model(changed.model, **changed.create_options())
@@ -74,11 +77,11 @@ def test_every_suggestion_builds(recipe: str, space: str) -> None:
         assert loss.isfinite()
 
 
-@pytest.mark.parametrize(("recipe", "space"), accepted())
-def test_the_recipe_s_own_values_are_a_point_of_the_space(recipe: str, space: str) -> None:
+@pytest.mark.parametrize(("recipe", "space"), usable_pairs())
+def test_default_params_rebuild_the_recipe(recipe: str, space: str) -> None:
     config = recipes.get(recipe)
     options = {"image_size": (28, 28)} if "vocabulary" not in model_options(config.model) else {}
-    same = change(config, own_params(space, config))
+    same = change(config, default_params(space, config))
     assert (same.lr, same.batch_size, same.augment) == (config.lr, config.batch_size, config.augment)
     if recipe in LARGE:
         return
@@ -92,8 +95,8 @@ def test_the_recipe_s_own_values_are_a_point_of_the_space(recipe: str, space: st
     assert built[0] == built[1]
 
 
-def test_conditions() -> None:
-    """A routing without iterations gets none, also if the recipe states some; EM alone has a temperature."""
+def test_change_keeps_only_options_of_the_chosen_routing() -> None:
+    """A routing without iterations gets none, even if the recipe has some."""
     config = recipes.get("matrix")  # EM, two iterations, a temperature
     plain = change(config, {"routing": "uniform"})
     assert (plain.iterations, plain.model_options) == (None, {})
@@ -102,6 +105,9 @@ def test_conditions() -> None:
         3,
         {"routing_options": {"inverse_temperature": 0.1, "start_cost": 3.0}},
     )
+
+
+def test_change_sets_widths_and_parts() -> None:
     wide = change(recipes.get("demo"), {"decoder_widths": "128-256", "augment.rotate": 5.0})
     assert (wide.model_options, wide.augment.rotate, wide.augment.shift) == ({"decoder_widths": [128, 256]}, 5.0, 1)
     assert halves((256, 512)) == ["128-256", "256-512", "512-1024"]
@@ -109,30 +115,51 @@ def test_conditions() -> None:
 
 
 @pytest.mark.parametrize("lr", [0.0003, 0.5, 1.0, 3.0, 9.5])
-def test_a_high_learning_rate_is_still_the_recipe_s_own(lr: float) -> None:
+def test_rate_contains_any_learning_rate_of_the_recipe(lr: float) -> None:
     config = dataclasses.replace(recipes.get("demo"), lr=lr)
-    assert own_params("rate", config)["lr"] == lr
+    assert default_params("rate", config)["lr"] == lr
     for seed in range(20):
-        trial = Anything(str(seed))
-        SPACES["rate"](trial, Own(config))
+        trial = RandomTrial(str(seed))
+        SPACES["rate"](trial, current_values(config))
         assert lr / 10 <= trial.params["lr"] <= max(lr, 1.0)
         assert change(config, trial.params).lr == trial.params["lr"]
 
 
-def test_no_weight_is_the_recipe_s_own_too() -> None:
+def test_routing_suggests_options_of_registered_routings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A routing from outside the package is a candidate, with the options it declares."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Warm(routing.Uniform):
+        name = "warm"
+        iterations: int = 2
+        inverse_temperature: float = 0.5
+
+    monkeypatch.setattr(_registry, "_ROUTINGS", dict(_registry._ROUTINGS))
+    routing.register(Warm)
+    config = dataclasses.replace(recipes.get("demo"), routing="warm")
+    assert default_params("routing", config) == {
+        "routing": "warm",
+        "iterations": 2,
+        "routing_options.inverse_temperature": 0.5,
+    }
+    plain = change(config, {"routing": "uniform"})
+    assert (plain.routing, plain.iterations, plain.model_options.get("routing_options")) == ("uniform", None, None)
+
+
+def test_loss_contains_a_weight_of_zero() -> None:
     config = recipes.get("demo")
     config = dataclasses.replace(config, model_options=config.model_options | {"reconstruction_weight": 0.0})
-    assert own_params("loss", config)["reconstruction_weight"] == 0
+    assert default_params("loss", config)["reconstruction_weight"] == 0
 
 
-def test_a_space_that_changes_nothing_is_refused() -> None:
+def test_space_that_changes_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="changes nothing of cnn-small: use one of rate, augment, all"):
-        own_params("routing", recipes.get("cnn-small"))
+        default_params("routing", recipes.get("cnn-small"))
     with pytest.raises(ValueError, match="Did you mean 'routing'"):
-        own_params("rooting", TrainConfig())
+        default_params("rooting", TrainConfig())
 
 
-def test_every_space_says_what_it_is() -> None:
+def test_every_space_has_a_description() -> None:
     assert {"rate", "routing", "loss", "squash", "capsules", "augment", "all"} == set(list_spaces())
     for name in list_spaces():
         assert 20 < len(describe(name)) < 110

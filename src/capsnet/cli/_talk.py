@@ -1,19 +1,29 @@
-"""How the command line talks to people: results to standard output, problems to standard error."""
+"""How the command line talks to people: results to standard output, problems and hints to standard error."""
 
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 
 def say(text: str) -> None:
     print(text, flush=True)
 
 
-def print_table(names: Any, describe: Callable[[str], str]) -> None:
+def hint(text: str) -> None:
+    """Something worth knowing that is no result: programs that read standard output do not see it."""
+    print(f"capsnet: {text}", file=sys.stderr, flush=True)
+
+
+def complain(message: str, code: int) -> NoReturn:
+    hint(message)
+    sys.exit(code)
+
+
+def print_table(names: Iterable[str], describe: Callable[[str], str]) -> None:
     names = list(names)
     width = max(map(len, names), default=0)
     for name in names:
@@ -27,17 +37,17 @@ def print_columns(rows: Sequence[Sequence[str]]) -> None:
 
 
 def program(name: str) -> str:
-    """How to call a command of this environment from where the user is: by its path unless it is found without."""
-    here = Path(sys.executable).parent / name
-    if not here.exists() or shutil.which(name) == str(here):
+    """How to call a command of this environment: by name if the shell finds it, else by its path."""
+    path = Path(sys.executable).parent / name
+    if not path.exists() or shutil.which(name) == str(path):
         return name
-    return shlex.quote(os.path.relpath(here) if here.is_relative_to(os.getcwd()) else str(here))
+    return shlex.quote(os.path.relpath(path) if path.is_relative_to(os.getcwd()) else str(path))
+
+
+def relative(folder: Path) -> str:
+    """A folder as a person would type it from the working directory."""
+    return shlex.quote(os.path.relpath(folder) if folder.resolve().is_relative_to(os.getcwd()) else str(folder))
 
 
 def one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def complain(message: str, code: int) -> NoReturn:
-    print(f"capsnet: {message}", file=sys.stderr)
-    sys.exit(code)

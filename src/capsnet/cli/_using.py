@@ -1,105 +1,201 @@
-"""The verbs that use a trained model: predict, export, ensemble."""
+"""The verbs that use a trained model: evaluate, predict and explore."""
 
 import json
-import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tyro
-from tqdm import tqdm
 
 import capsnet
-from capsnet.cli._flags import EnsembleArgs, ExportArgs, PredictArgs
-from capsnet.cli._talk import one_line, program, say
-from capsnet.export import TOLERANCE, export
-from capsnet.inference.prediction import Album, Picture, Prediction, Skipped, predictions, unfold
-from capsnet.models import Model
+from capsnet.cli._talk import hint, one_line, say
 
+if TYPE_CHECKING:
+    from capsnet.inference.prediction import Picture, Prediction, Skipped
+
+DEFAULT_MODEL = "capsnet-mnist"
 STANDARD_INPUT = "-"
 WIDEST = 60  # characters of a column of names
 
 
-def predict_verb(arguments: Sequence[str]) -> None:
-    args = tyro.cli(PredictArgs, args=arguments, prog="capsnet predict")
-    if not args.images:
-        raise ValueError("name at least one image file: capsnet predict IMAGE... --model MODEL")
-    model = capsnet.load(args.model)
-    pictures = given(args.images, model)
-    width = min(WIDEST, max((len(shown(p)) for p in pictures if not isinstance(p, Skipped)), default=0))
-    album = Album(args.save_reconstructions) if args.save_reconstructions is not None else None
-    problems = 0
-    for answer in predictions(
-        pictures, model, batch_size=args.batch_size, threshold=args.threshold, progress=True, skip=True
-    ):
-        if isinstance(answer, Skipped):  # the other pictures still get their answers
-            problems += 1
-            tqdm.write(f"capsnet: {'' if answer.source else '-: '}{one_line(answer.error)}", file=sys.stderr)
-            continue
-        line = as_json(answer, args.several) if args.json else as_row(answer, args.several, width)
-        tqdm.write(line, file=sys.stdout)  # around the bar, if there is one
-        sys.stdout.flush()
-        if album is not None:
-            album.add(answer)
-    if problems:
-        sys.exit(2)
+@dataclass(kw_only=True)
+class Evaluate:
+    """Test a model on a whole data set: accuracy with its 95 % interval, precision, recall and AUC per class."""
+
+    model: tyro.conf.Positional[str]
+    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file or a run folder."""
+    data: str | None = None
+    """Data set, as NAME or NAME:PATH (see `capsnet list datasets`); default: the one that the model was trained on."""
+    split: str = "test"
+    """Which part of it."""
+    batch_size: int = 250
+    """Images at a time."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or mps."""
+    json: bool = False
+    """Print all numbers as JSON."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        from capsnet.inference import pick_device
+
+        model = capsnet.load(self.model)
+        spec = self.data or model.card.get("data", "mnist")
+        device = pick_device(self.device)
+        result = capsnet.evaluate(
+            model, spec, split=self.split, batch_size=self.batch_size, device=device, progress=True
+        )
+        if self.json:
+            return say(json.dumps({"data": spec, "split": self.split} | result.metrics))
+        say(f"{self.model} on the {self.split} split of {spec}\n")
+        say(f"{'class':>12}  precision   recall      AUC  examples")
+        for row in result.metrics["per_class"]:
+            cells = [f"{row[key]:.4f}" if row[key] is not None else "-" for key in ("precision", "recall", "auc")]
+            say(f"{row['class']:>12}     {cells[0]:>6}   {cells[1]:>6}   {cells[2]:>6}  {row['support']:>8,}")
+        say(f"\naccuracy  {result.accuracy}")
+        for name, share in shares(result.metrics).items():
+            say(f"{name}  {share}")
+        return None
 
 
-def given(words: Sequence[str], model: Model) -> list[Picture | Skipped]:
+def shares(measured: dict[str, Any]) -> dict[str, Any]:
+    """The other shares with an interval among the metrics, such as half credit: all but accuracy and its error."""
+    from capsnet.metrics import Proportion
+
+    known = ("accuracy", "exact_match", "error")
+    found = {name: value for name, value in measured.items() if isinstance(value, dict) and name not in known}
+    fields = set(Proportion._fields)
+    return {name.replace("_", " "): Proportion(**value) for name, value in found.items() if set(value) == fields}
+
+
+@dataclass(kw_only=True)
+class Predict:
+    """Say what is on pictures: any size, dark on light or light on dark, a photo of a pen digit included.
+
+    A model that was trained on texts takes texts instead of image files. A picture that cannot be read is reported, the
+    others still get their answers, and the exit code is 2.
+    """
+
+    images: tyro.conf.Positional[tuple[str, ...]]
+    """Image files, folders of them (with all folders below), or `-`: one image from standard input. Or texts in quotes,
+    with `-` one text per line."""
+    model: str = DEFAULT_MODEL
+    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file or a run folder."""
+    top: int | None = None
+    """Name this many classes, longest capsule first."""
+    json: bool = False
+    """Print one JSON object per picture."""
+    threshold: float = 0.5
+    """How long a capsule must be for its class to be present; if none is, the answer is "none of them"."""
+    several: bool = False
+    """Name all classes that reach the threshold, not only the longest capsule's."""
+    batch_size: int = 64
+    """Pictures at a time."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or mps."""
+    save_reconstructions: str | None = None
+    """Folder for what the longest capsule of each picture draws, as PNG."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        from tqdm import tqdm
+
+        from capsnet.inference import pick_device, prediction
+
+        if not self.images:
+            raise ValueError("name at least one image file: capsnet predict IMAGE...")
+        if self.top is not None and self.top < 1:
+            raise ValueError(f"--top must be at least 1, got {self.top}")
+        if not any(word.partition("=")[0] == "--model" for word in arguments):
+            hint(f"using the bundled model {DEFAULT_MODEL}; --model chooses another")
+        model = capsnet.load(self.model).to(pick_device(self.device))
+        pictures = read(self.images, model)
+        width = min(WIDEST, max((len(shown(p)) for p in pictures if not isinstance(p, prediction.Skipped)), default=0))
+        album = prediction.Album(self.save_reconstructions) if self.save_reconstructions is not None else None
+        problems = 0
+        for answer in prediction.predictions(
+            pictures, model, batch_size=self.batch_size, threshold=self.threshold, progress=True, skip=True
+        ):
+            if isinstance(answer, prediction.Skipped):  # the other pictures still get their answers
+                problems += 1
+                tqdm.write(f"capsnet: {'' if answer.source else '-: '}{one_line(answer.error)}", file=sys.stderr)
+                continue
+            line = self.as_json(answer) if self.json else self.as_row(answer, width)
+            tqdm.write(line, file=sys.stdout)  # around the bar, if there is one
+            sys.stdout.flush()
+            if album is not None:
+                album.add(answer)
+        if problems:
+            sys.exit(2)
+
+    def as_json(self, answer: "Prediction") -> str:
+        """``class`` is the longest capsule's; ``classes`` are the present ones: none, one, or with --several more."""
+        present = answer.labels if self.several else answer.labels[:1]
+        record = {"image": answer.source or STANDARD_INPUT, "class": answer.label, "length": answer.length}
+        record |= {"classes": present, "lengths": answer.lengths}
+        if self.top is not None:
+            record["top"] = [{"class": label, "length": length} for label, length in longest(answer, self.top)]
+        return json.dumps(record)
+
+    def as_row(self, answer: "Prediction", width: int) -> str:
+        name = f"{(answer.source or STANDARD_INPUT) + ':':<{width + 1}}"
+        if self.top is not None:
+            return f"{name} " + "   ".join(f"{label} ({length:.2f})" for label, length in longest(answer, self.top))
+        if not answer.labels:
+            return f"{name} none of them   (longest: {answer.label}, length {answer.length:.2f})"
+        if self.several and len(answer.labels) > 1:
+            lengths = ", ".join(f"{answer.lengths[label]:.2f}" for label in answer.labels)
+            return f"{name} {', '.join(answer.labels)}   (lengths {lengths})"
+        following = "".join(f"   next: {label} ({length:.2f})" for label, length in longest(answer, 2)[1:])
+        return f"{name} {answer.label}   (length {answer.length:.2f}){following}"
+
+
+def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skipped]":
     """What the words of the command line stand for: files, all pictures of a folder, texts, standard input."""
-    found: list[Picture | Skipped] = []
+    from capsnet.inference.prediction import unfold
+
+    pictures: list[Picture | Skipped] = []
     for word in words:
         if word != STANDARD_INPUT:
-            found += [word] if model.takes_texts else unfold([word], skip=True)
+            pictures += [word] if model.takes_texts else unfold([word], skip=True)
         elif model.takes_texts:
-            found += [line for line in map(str.strip, sys.stdin) if line]
+            pictures += [line for line in map(str.strip, sys.stdin) if line]
         else:
-            found.append(sys.stdin.buffer.read())
-    return found
+            pictures.append(sys.stdin.buffer.read())
+    return pictures
 
 
 def shown(picture: object) -> str:
     return str(picture) if isinstance(picture, str | Path) else STANDARD_INPUT
 
 
-def as_json(answer: Prediction, several: bool) -> str:
-    """``class`` is the longest capsule's; ``classes`` those that are there: none, one, or with ``several`` more."""
-    there = answer.labels if several else answer.labels[:1]
-    told = {"image": answer.source or STANDARD_INPUT, "class": answer.label, "length": answer.length}
-    return json.dumps(told | {"classes": there, "lengths": answer.lengths})
+def longest(answer: "Prediction", count: int) -> list[tuple[str, float]]:
+    return sorted(answer.lengths.items(), key=lambda pair: -pair[1])[:count]
 
 
-def as_row(answer: Prediction, several: bool, width: int) -> str:
-    name = f"{(answer.source or STANDARD_INPUT) + ':':<{width + 1}}"
-    order = sorted(answer.lengths.items(), key=lambda pair: -pair[1])
-    if not answer.labels:
-        return f"{name} none of them   (longest: {answer.label}, length {answer.length:.2f})"
-    if several and len(answer.labels) > 1:
-        sizes = ", ".join(f"{answer.lengths[label]:.2f}" for label in answer.labels)
-        return f"{name} {', '.join(answer.labels)}   (lengths {sizes})"
-    rest = "".join(f"   next: {label} ({value:.2f})" for label, value in order[1:2])
-    return f"{name} {answer.label}   (length {answer.length:.2f}){rest}"
+@dataclass(kw_only=True)
+class Explore:
+    """Open a page on which you draw a digit, see which capsules answer, change their numbers and watch the routing.
 
+    It listens on this machine only. Ctrl-C stops it.
+    """
 
-def export_verb(arguments: Sequence[str]) -> None:
-    args = tyro.cli(ExportArgs, args=arguments, prog="capsnet export")
-    done = export(args.model, args.output, args.format)
-    told = json.loads(done.card.read_text())
-    shape = " x ".join(map(str, told["input"]["shape"]))
-    answers = ", ".join(port["name"] for port in told["outputs"])
-    say(f"{done.path}  {done.path.stat().st_size / 1e6:.1f} MB: {told['input']['name']} ({shape}) -> {answers}")
-    say(f"largest difference from torch  {done.difference:.1e}  (up to {TOLERANCE:g} is accepted)")
-    say(f"{done.card}  says how to prepare its input and what its answers mean")
-    if args.format == "onnx":
-        what = "TEXT" if told["takes"] == "texts" else "IMAGE"
-        say(f"\ntry next:\n  {program('capsnet')} predict {what} --model {shlex.quote(str(done.path))}")
+    models: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Bundled names (see `capsnet list weights`), files of weights or run folders; default: all bundled models."""
+    port: int | None = None
+    """Where to listen; default: the first free port from 8028 on."""
+    host: str = "127.0.0.1"
+    """Address to listen on. From other machines visitors need the token that is printed."""
+    browser: bool = True
+    """Open the page in the browser."""
+    token: str | None = None
+    """What visitors have to present; default: a random one where one is needed."""
+    name: tyro.conf.UseAppendAction[tuple[str, ...]] = field(default=(), metadata={"metavar": "HOST"})
+    """A further name that the server answers to, that of a proxy in front of it, e.g. caps.example.org; may be
+    repeated. Visitors need the token then, too."""
 
+    def run(self, arguments: Sequence[str]) -> None:
+        from capsnet.explorer import explore
 
-def ensemble_verb(arguments: Sequence[str]) -> None:
-    args = tyro.cli(EnsembleArgs, args=arguments, prog="capsnet ensemble")
-    model = capsnet.ensemble(args.models)
-    path = capsnet.save(model, args.output)
-    say(f"{path}  {model.card['summary']}, {model.num_parameters():,} parameters")
-    file, exported = (shlex.quote(str(name)) for name in (path, path.with_suffix(".onnx")))
-    say(f"\ntry next:\n  {program('capsnet')} evaluate {file}")
-    say(f"  {program('capsnet')} export {file} --output {exported}")
+        options = {key: getattr(self, key) for key in ("host", "port", "browser", "token")}
+        explore(self.models, names=self.name, say=say, **options)

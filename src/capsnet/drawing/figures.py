@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capsnet.drawing.pictures import Cell, Row, picture_rows
 from capsnet.drawing.style import (
     BLUE,
     BODY,
@@ -108,27 +109,17 @@ def dimension_sweep(path: str | Path, pictures: ArrayLike, offsets: ArrayLike, t
     pictures (D, S, C, H, W): row d shows the decoder's output while only dimension d is moved by offsets (S,),
     -0.25 ... +0.25 in the paper. The column where nothing is moved is framed: it is the same picture in every row.
     """
-    tiles, moves = pixels(pictures, 5), as_array(offsets)
-    D, S, H, W, _ = tiles.shape
-    if moves.shape != (S,):
+    tiles, moves = as_array(pictures), as_array(offsets)
+    pixels(tiles, 5)
+    if moves.shape != (S := tiles.shape[1],):
         raise ValueError(f"offsets must be (S,) = ({S},) for pictures with S = {S} columns, got shape {moves.shape}")
-    w, h = tile(W, H, 84)
-    left, head, gap = 104, 128, 4
-    bottom = head + D * (h + gap)
+    rows = [
+        Row([Cell(tile, frame=ORANGE if abs(offset) < 1e-9 else None) for tile, offset in zip(row, moves, strict=True)],
+            f"dim {d}", heads=() if d else [signed(offset) for offset in moves])
+        for d, row in enumerate(tiles)
+    ]  # fmt: skip
     note = "each row moves one dimension of the capsule's pose and decodes it"
-    fig, ax = canvas(left + S * (w + gap) + 24, bottom + 20, title, note)
-    for s in range(S):
-        x = left + s * (w + gap)
-        still = abs(moves[s]) < 1e-9
-        weight = "bold" if still else "normal"
-        text(ax, x + w / 2, head - 8, signed(moves[s]), SMALL, ha="center", va="bottom", weight=weight)
-        for d in range(D):
-            picture(ax, tiles[d, s], x, head + d * (h + gap), w, h)
-        if still:
-            frame(ax, x - gap / 2, head - gap / 2, w + gap, bottom - head, ORANGE, 2)
-    for d in range(D):
-        text(ax, left - 10, head + d * (h + gap) + h / 2, f"dim {d}", SMALL, ha="right", va="center")
-    return save(fig, path)
+    return picture_rows(path, rows, title, note, size=84, gap=4)
 
 
 def confusion_matrix(path: str | Path, matrix: ArrayLike, class_names: Sequence[str] | None = None) -> Path:

@@ -1,11 +1,12 @@
-"""The two plots most experiments need, in the house's hand: bars by method, lines by condition.
+"""Plots that several experiments need: lines, points, bars, ranked dots, intervals by row.
 
-Colour never stands alone: each series has its own marker or hatch as well, so that figures survive grey printers and
-colour-blind eyes, and text stays readable at half size.
+Colour never stands alone: each series has its own marker or hatch as well, so that figures can be read in grey and by
+colour-blind people, and text stays readable at half size.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, heading, save, text
@@ -13,6 +14,7 @@ from capsnet.metrics import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 GREEN, PURPLE = "#009E73", "#CC79A7"  # Okabe and Ito's, as the others
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, INK)
@@ -21,7 +23,7 @@ LABEL, TICK = 11, 10  # points: readable at half size
 
 
 class Line(NamedTuple):
-    """One curve; `low` and `high` are its band, if it has one."""
+    """One curve; ``low`` and ``high`` are its band, if it has one."""
 
     name: str
     x: Sequence[float]
@@ -29,10 +31,35 @@ class Line(NamedTuple):
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
 
+    @classmethod
+    def of(cls, name: str, x: Sequence[float], measures: Sequence[Measure]) -> "Line":
+        """The means of some measures, with their intervals as the band."""
+        low, high = zip(*(m.interval or (m.mean, m.mean) for m in measures), strict=True)
+        return cls(name, x, [m.mean for m in measures], low, high)
 
-def look(n: int) -> tuple[str, str]:
-    """Colour and marker of the n-th series: both differ, and past the last colour the markers are paired anew."""
+
+def series_style(n: int) -> tuple[str, str]:
+    """Colour and marker of the n-th series; past the last colour the markers are paired anew."""
     return COLOURS[n % len(COLOURS)], MARKERS[(n + n // len(COLOURS)) % len(MARKERS)]
+
+
+def draw_line(ax: "Axes", n: int, line: Line) -> None:
+    """The n-th series on some axes: band, line and markers."""
+    colour, marker = series_style(n)
+    if line.low is not None and line.high is not None:
+        ax.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
+    ax.plot(line.x, line.y, color=colour, marker=marker, markersize=6, linewidth=2, label=line.name)
+
+
+def tidy(ax: "Axes", xlabel: str, ylabel: str) -> None:
+    """Axes as all plots have them: no box, faint horizontal lines, labels large enough for half size."""
+    ax.set_xlabel(xlabel, fontsize=LABEL, color=MUTED)
+    ax.set_ylabel(ylabel, fontsize=LABEL, color=MUTED)
+    ax.grid(axis="y", color=FAINT, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(MUTED)
+    ax.tick_params(labelsize=TICK, colors=MUTED, length=0, which="both")
 
 
 def lines(
@@ -47,21 +74,15 @@ def lines(
     logy: bool = False,
     level: tuple[float, str] | None = None,
 ) -> Path:
-    """Curves over one axis, each named at its end or in a legend; `level` is a horizontal mark with its words."""
-    fig = figure(7.2, 4.4)
-    ax = fig.add_axes((0.11, 0.14, 0.84, 0.68))
+    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words."""
+    fig, ax = _plot()
     for n, curve in enumerate(curves):
-        colour, marker = look(n)
-        if curve.low is not None and curve.high is not None:
-            ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
-        ax.plot(curve.x, curve.y, color=colour, marker=marker, markersize=6, linewidth=2, label=curve.name)
+        draw_line(ax, n, curve)
     if logx:
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     if logy:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+        _log_scale(ax)
     else:
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     if level is not None:
@@ -76,24 +97,21 @@ def lines(
     return save(fig, path, plot=True)
 
 
-def scatter(path: str | Path, points: Sequence[Line], title: str, note: str, xlabel: str, ylabel: str) -> Path:
-    """One labelled point per line, with whiskers from `low` to `high`."""
-    fig = figure(7.2, 4.4)
-    ax = fig.add_axes((0.11, 0.14, 0.84, 0.68))
-    for n, point in enumerate(points):
-        colour, marker = look(n)
-        x, y = point.x[0], point.y[0]
-        low, high = (point.low or [y])[0], (point.high or [y])[0]
-        ax.errorbar(x, y, [[max(0.0, y - low)], [max(0.0, high - y)]], color=colour, capsize=4, linewidth=1.2)
-        ax.plot([x], [y], marker=marker, color=colour, markersize=9, linestyle="none", label=point.name)
-    ax.set_xlim(left=0, right=1.2 * max(point.x[0] for point in points))
-    lows, highs = [min(point.low or point.y) for point in points], [max(point.high or point.y) for point in points]
-    if max(highs) > 5 * min(lows):  # one far off would press the others into a line
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+def scatter(
+    path: str | Path, points: Sequence[tuple[float, Measure]], title: str, note: str, xlabel: str, ylabel: str
+) -> Path:
+    """Measures at their places on the x axis: a named point each, with its interval."""
+    fig, ax = _plot()
+    for n, (x, measure) in enumerate(points):
+        colour, marker = series_style(n)
+        _whisker(ax, x, measure, colour)
+        ax.plot([x], [measure.mean], marker=marker, color=colour, markersize=9, linestyle="none", label=measure.name)
+    ax.set_xlim(left=0, right=1.2 * max(x for x, _ in points))
+    ends = [end for _, measure in points for end in measure.interval or (measure.mean,)]
+    if max(ends) > 5 * min(ends):  # otherwise one far value would press the others into a line
+        _log_scale(ax)
     else:
-        ax.set_ylim(bottom=0, top=1.15 * max(highs))
+        ax.set_ylim(bottom=0, top=1.15 * max(ends))
     tidy(ax, xlabel, ylabel)
     ax.legend(fontsize=LABEL, frameon=False, labelcolor=INK, ncols=2)
     heading(ax, title, note)
@@ -116,13 +134,9 @@ def bars(
             if measure is None:
                 text(ax, x, 0.02 * top, "not in\nthe paper", TICK - 1, MUTED, ha="center", va="bottom")
                 continue
-            first = x == 0
-            ax.bar(
-                x, measure.mean, 0.62, color=FAINT if first else BLUE, edgecolor=INK, linewidth=0.8, hatch="//" * first
-            )
-            if measure.interval is not None:
-                below, above = measure.mean - measure.interval[0], measure.interval[1] - measure.mean
-                ax.errorbar(x, measure.mean, [[max(0, below)], [max(0, above)]], color=INK, capsize=4, linewidth=1.2)
+            fill = {"color": BLUE} if x else {"color": FAINT, "hatch": "//"}
+            ax.bar(x, measure.mean, 0.62, edgecolor=INK, linewidth=0.8, **fill)
+            _whisker(ax, x, measure, INK)
             highest = measure.interval[1] if measure.interval else measure.mean
             text(ax, x, highest + 0.02 * top, f"{measure.mean:.2f}", LABEL, ha="center", va="bottom", weight="bold")
         ax.set_ylim(0, 1.15 * top)
@@ -132,17 +146,6 @@ def bars(
         if n == 0:
             heading(ax, title, note)
     return save(fig, path, plot=True)
-
-
-def tidy(ax: "Axes", xlabel: str, ylabel: str) -> None:
-    """Axes as all our plots have them: no box, faint horizontal lines, labels large enough for half size."""
-    ax.set_xlabel(xlabel, fontsize=LABEL, color=MUTED)
-    ax.set_ylabel(ylabel, fontsize=LABEL, color=MUTED)
-    ax.grid(axis="y", color=FAINT, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(MUTED)
-    ax.tick_params(labelsize=TICK, colors=MUTED, length=0, which="both")
 
 
 def ranked(
@@ -157,16 +160,72 @@ def ranked(
     noise: float,
 ) -> Path:
     """A dot per seed on one line per name, best on top, beside a band of what chance alone does."""
-    fig = figure(7.6, 0.42 * len(names) + 1.6)
-    ax = fig.add_axes((0.42, 0.16, 0.54, 0.68))
+    fig, ax = _plot(7.6, 0.42 * len(names) + 1.6, (0.42, 0.16, 0.54, 0.68))
     ax.axvspan(middle - noise, middle + noise, color=FAINT, linewidth=0)
     for y, row in enumerate(values):
         ax.plot(row, [y] * len(row), "o", color=BLUE, markersize=7, alpha=0.55 if len(row) > 1 else 1.0)
-        mean = sum(row) / len(row)
-        ax.plot([mean], [y], "|", color=INK, markersize=16, markeredgewidth=2)
+        ax.plot([fmean(row)], [y], "|", color=INK, markersize=16, markeredgewidth=2)
+    _row_axis(ax, names, xlabel)
+    heading(ax, title, note)
+    return save(fig, path, plot=True)
+
+
+def intervals(
+    path: str | Path, rows: Mapping[str, Sequence[Measure]], title: str, xlabel: str, limits: tuple[float, float]
+) -> Path:
+    """A line per row; on it a dot with its interval for each measure, named as in the first row."""
+    fig, ax = _plot(7.6, 4.6, (0.16, 0.13, 0.8, 0.6))
+    for y, measures in enumerate(rows.values()):
+        for n, measure in enumerate(measures):
+            colour, marker = series_style(n)
+            low, high = measure.interval or (measure.mean, measure.mean)
+            ax.errorbar(
+                [measure.mean],
+                [y + 0.2 * (n - (len(measures) - 1) / 2)],
+                xerr=[[measure.mean - low], [high - measure.mean]],
+                label=None if y else measure.name,
+                color=colour, marker=marker, markersize=9, linestyle="none", capsize=4,
+            )  # fmt: skip
+    _row_axis(ax, list(rows), xlabel)
+    ax.grid(visible=False, axis="y")
+    ax.set_xlim(*limits)
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "handletextpad": 0.2}
+    ax.legend(fontsize=TICK, frameon=False, labelcolor=INK, ncols=3, **place)
+    heading(ax, title, "")
+    return save(fig, path, plot=True)
+
+
+def panels(rows: int, columns: int, width: float, height: float) -> tuple["Figure", list[list["Axes"]]]:
+    """A figure of panels, each of width x height inches with room for its labels and a heading."""
+    fig = figure(width * columns, height * rows)
+    left, low = min(0.16, 0.6 / width), 0.55 / height
+    box = (1 - left - 0.02) / columns, (1 - low - min(0.25, 0.55 / height)) / rows
+    places = [[((c + left) / columns, (rows - 1 - r + low) / rows) for c in range(columns)] for r in range(rows)]
+    return fig, [[fig.add_axes((*place, *box)) for place in line] for line in places]
+
+
+def _plot(
+    width: float = 7.2, height: float = 4.4, box: tuple[float, float, float, float] = (0.11, 0.14, 0.84, 0.68)
+) -> tuple["Figure", "Axes"]:
+    fig = figure(width, height)
+    return fig, fig.add_axes(box)
+
+
+def _log_scale(ax: "Axes") -> None:
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+
+
+def _whisker(ax: "Axes", x: float, measure: Measure, colour: str) -> None:
+    if measure.interval is not None:
+        low, high = (max(0.0, end) for end in (measure.mean - measure.interval[0], measure.interval[1] - measure.mean))
+        ax.errorbar(x, measure.mean, [[low], [high]], color=colour, capsize=4, linewidth=1.2)
+
+
+def _row_axis(ax: "Axes", names: Sequence[str], xlabel: str) -> None:
+    """Names down the y axis, the first on top, and faint vertical lines."""
     tidy(ax, xlabel, "")
     ax.grid(axis="x", color=FAINT, linewidth=0.8)
     ax.set_yticks(range(len(names)), names, fontsize=TICK, color=INK)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    heading(ax, title, note)
-    return save(fig, path, plot=True)

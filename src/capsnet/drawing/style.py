@@ -78,6 +78,11 @@ def frame(ax: "Axes", x: float, y: float, w: float, h: float, color: str, width:
     ax.add_patch(Rectangle((x, y), w, h, fill=False, edgecolor=color, linewidth=width))
 
 
+def rgb(colour: str) -> np.ndarray:
+    """A colour such as ``#0072B2`` as three numbers in [0, 1]."""
+    return np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+
+
 def picture(ax: "Axes", rgb: np.ndarray, x: float, y: float, w: float, h: float) -> None:
     smooth = "nearest" if w >= rgb.shape[1] else "antialiased"
     ax.imshow(rgb, extent=(x, x + w, y + h, y), aspect="auto", interpolation=smooth)

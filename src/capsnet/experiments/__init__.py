@@ -3,14 +3,31 @@
     from capsnet.experiments import reproduce
     reproduce("table1", budget="quick")
 
-An experiment is a module with a docstring (what the paper did), a `TITLE`, and two functions: `plan(lab)`, the training
-runs it needs, and `run(lab)`, which gets them from the lab, measures, draws, and returns a `Report`. A new one is
-registered by its name in `_reproduce.EXPERIMENTS`.
+An experiment is a function ``run(lab) -> Report`` under ``@register(name, title, plan=...)``. It gets trained networks
+from the lab, measures, draws and returns a ``Report``. One from outside this package is registered the same way.
 """
 
-from capsnet.experiments._report import Measure, Report, Table
-from capsnet.experiments._reproduce import Declined, describe, list_experiments, reproduce
+from importlib import import_module
+
+from capsnet.experiments._registry import describe, get, list_experiments, register
+from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._reproduce import Declined, reproduce
 from capsnet.experiments.lab import Budget, Lab
+
+for _name in (  # the order in which they are listed
+    "table1",
+    "affine",
+    "overlap",
+    "perturb",
+    "multimnist_figure",
+    "scramble",
+    "few_shot",
+    "routing_toy",
+    "equivariance",
+    "ablation",
+    "compare",
+):
+    import_module(f"capsnet.experiments.{_name}")
 
 __all__ = [
     "Budget",
@@ -20,6 +37,9 @@ __all__ = [
     "Report",
     "Table",
     "describe",
+    "error_measure",
+    "get",
     "list_experiments",
+    "register",
     "reproduce",
 ]

@@ -1,5 +1,7 @@
-"""A digit moved step by step: what changes in a vector that stands for it, and what can be read off it."""
+"""The measurements of ``equivariance``: digits moved in steps, linear read-outs, couplings of children on objects."""
 
+from functools import reduce
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -8,38 +10,33 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from capsnet.data import Shapes
 from capsnet.data.augment import warp_images
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
-from capsnet.models import CNN, Model
+from capsnet.models import CapsNet, Model
 
 FINE = 4  # a pixel is this many wide while strokes are made thicker
 STRENGTHS = tuple(10.0**k for k in range(-6, 2))  # of the ridge, in units of the features' mean variance
 BATCH = 250
 
 
-class Transformation(NamedTuple):
-    """Amounts in steps; the middle one leaves the picture as it is."""
-
+class Movement(NamedTuple):
     unit: str
-    amounts: tuple[float, ...]
-
-    @property
-    def start(self) -> int:
-        return len(self.amounts) // 2
+    amounts: tuple[float, ...]  # of each step; the middle one is 0
 
 
-TRANSFORMATIONS = {
-    "shift right": Transformation("pixels", (-3, -2, -1, 0, 1, 2, 3)),
-    "shift down": Transformation("pixels", (-3, -2, -1, 0, 1, 2, 3)),
-    "rotate": Transformation("degrees", (-30, -20, -10, 0, 10, 20, 30)),
-    "scale": Transformation("percent", (-20, -40 / 3, -20 / 3, 0, 20 / 3, 40 / 3, 20)),
-    "thicken": Transformation("pixels", (-0.5, -0.25, 0, 0.25, 0.5)),
+MOVEMENTS = {
+    "shift right": Movement("pixels", (-3, -2, -1, 0, 1, 2, 3)),
+    "shift down": Movement("pixels", (-3, -2, -1, 0, 1, 2, 3)),
+    "rotate": Movement("degrees", (-30, -20, -10, 0, 10, 20, 30)),
+    "scale": Movement("percent", (-20, -40 / 3, -20 / 3, 0, 20 / 3, 40 / 3, 20)),
+    "thicken": Movement("pixels", (-0.5, -0.25, 0, 0.25, 0.5)),
 }
 
 
-def transform(images: Tensor, name: str, amount: float) -> Tensor:
-    """All pictures moved by one amount of one transformation; rotation is clockwise. Shapes: (B, C, H, W) as given."""
+def move(images: Tensor, name: str, amount: float) -> Tensor:
+    """All pictures moved by one amount; rotation is clockwise. Shapes: (B, C, H, W) -> (B, C, H, W)"""
     if amount == 0:
         return images
     if name == "thicken":
@@ -52,60 +49,49 @@ def transform(images: Tensor, name: str, amount: float) -> Tensor:
 
 
 def thicken(images: Tensor, amount: float) -> Tensor:
-    """Move every outline outwards by `amount` pixels, or inwards if it is negative.
+    """Move every outline outwards by ``amount`` pixels, or inwards if it is negative. Shapes as ``move``.
 
-    The picture is taken as a mosaic of square pixels, each grey level of it grows or shrinks by a disc of that radius
-    (grey dilation or erosion, in quarters of a pixel), and the result is averaged over the pixels again.
-
-    Shapes: (B, C, H, W) as given
+    Grey dilation (or erosion) of the picture as a mosaic of square pixels, by a disc of that radius in quarters of a
+    pixel, averaged over the pixels again.
     """
     radius = round(abs(amount) * FINE)
     mosaic = F.interpolate(images, scale_factor=FINE, mode="nearest")  # (B, C, FINE H, FINE W)
     H, W = mosaic.shape[2:]
     padded = F.pad(mosaic, (radius,) * 4)
-    grown = mosaic
-    for dy in range(-radius, radius + 1):
-        reach = int((radius**2 - dy**2) ** 0.5)
-        for dx in range(-reach, reach + 1):
-            window = padded[:, :, radius + dy : radius + dy + H, radius + dx : radius + dx + W]
-            grown = torch.maximum(grown, window) if amount > 0 else torch.minimum(grown, window)
-    return F.avg_pool2d(grown, FINE)
+    disc = [(y, x) for y, x in product(range(2 * radius + 1), repeat=2) if np.hypot(y - radius, x - radius) <= radius]
+    windows = (padded[:, :, y : y + H, x : x + W] for y, x in disc)
+    return F.avg_pool2d(reduce(torch.maximum if amount > 0 else torch.minimum, windows), FINE)
 
 
 def vectors(model: Model, images: Tensor, labels: Tensor) -> Tensor:
-    """What stands for the digit: the true class's pose, or the CNN's last hidden layer. Shapes: (B, ...) -> (B, D)"""
-    device = device_of(model)
-    seen: list[Tensor] = []
-    hook = None
-    if isinstance(model, CNN):
-        last = model.head[-1]
-        assert isinstance(last, nn.Linear)
-        hook = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    """The true class's pose, or for a CNN the input of its last layer. Shapes: (B, ...) -> (B, D)"""
+    device, inputs, result = device_of(model), [], []
+    last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
+    hooks = [module.register_forward_pre_hook(lambda _, given: inputs.append(given[0])) for module in last]
     try:
         with evaluating(model):
             for chunk, label in zip(images.split(BATCH), labels.split(BATCH), strict=True):
-                output = model(chunk.to(device))
-                if output.poses is not None:
-                    seen.append(output.poses[torch.arange(len(chunk)), label])
+                poses = model(chunk.to(device)).poses
+                result.append(inputs[-1] if poses is None else poses[torch.arange(len(chunk)), label])
     finally:
-        if hook is not None:
+        for hook in hooks:
             hook.remove()
-    return torch.cat(seen).float().cpu()
+    return torch.cat(result).float().cpu()
 
 
 def trajectories(model: Model, images: Tensor, labels: Tensor) -> dict[str, NDArray]:
-    """The vector of each digit at each step of each transformation: {name: (N, S, D)}."""
+    """The vector of each digit at each step of each movement: {name: (N, S, D)}."""
     still = vectors(model, images, labels)
     return {
         name: torch.stack(
-            [vectors(model, transform(images, name, a), labels) if a else still for a in how.amounts], dim=1
+            [vectors(model, move(images, name, a), labels) if a else still for a in how.amounts], 1
         ).numpy()
-        for name, how in TRANSFORMATIONS.items()
+        for name, how in MOVEMENTS.items()
     }
 
 
 def changes(path: NDArray, start: int) -> tuple[NDArray, NDArray]:
-    """How much length and direction differ from where a path started: relative to the length, and in degrees.
+    """How much length and direction differ from the start of a path: relative to the length, and in degrees.
 
     Shapes: (N, S, D) -> two of (N, S)
     """
@@ -113,64 +99,120 @@ def changes(path: NDArray, start: int) -> tuple[NDArray, NDArray]:
     lengths = np.linalg.norm(path, axis=-1)  # (N, S)
     first = lengths[:, start, None]
     unit = path / np.maximum(lengths, 1e-12)[..., None]
-    # half the angle by its sine and cosine: the plain arc cosine loses small angles to rounding
+    # half the angle by its sine and cosine: the arc cosine loses small angles to rounding
     origin = unit[:, start, None]
     half = np.arctan2(np.linalg.norm(unit - origin, axis=-1), np.linalg.norm(unit + origin, axis=-1))
     return abs(lengths - first) / np.maximum(first, 1e-12), np.rad2deg(2 * half)
 
 
-class Part(NamedTuple):
-    """Some digits: their paths (N, S, D) under one transformation, and their classes (N,)."""
-
-    paths: NDArray
-    labels: NDArray
-
-    def rows(self, label: int) -> NDArray:
-        """Every step of the digits of one class: (n * S, D)"""
-        return self.paths[self.labels == label].reshape(-1, self.paths.shape[-1]).astype(np.float64)
-
-
-class ReadOut(NamedTuple):
-    """R^2 on digits that were not learnt from, its 95 % interval, and the strength that the validation part chose."""
-
-    r2: float
-    low: float
-    high: float
-    strength: float
-
-
 def read_out(
-    train: Part, validation: Part, test: Part, amounts: tuple[float, ...], components: int | None = None
-) -> ReadOut:
-    """How well the amount of a transformation is a *linear* function of the vector.
+    train: tuple[NDArray, NDArray],
+    validation: tuple[NDArray, NDArray],
+    test: tuple[NDArray, NDArray],
+    amounts: tuple[float, ...],
+    components: int | None = None,
+) -> dict[str, float]:
+    """How well the amount of a movement is a *linear* function of the vector: R^2 on test digits and its 95 % interval.
 
-    A ridge regression for each class; one strength for all of them, the best on the digits of `validation`. With
-    `components`, each class's vectors are first reduced to that many principal components of its training digits.
+    A ridge regression for each class; one ``strength`` for all of them, the best on ``validation``. With
+    ``components``, each class's vectors are first reduced to that many principal components of its training digits.
+    Shapes: each part is paths (N, S, D) and classes (N,)
     """
+
+    def rows(part: tuple[NDArray, NDArray], label: int) -> NDArray:  # every step of the digits of a class: (n * S, D)
+        return part[0][part[1] == label].reshape(-1, part[0].shape[-1]).astype(np.float64)
+
     goal = np.asarray(amounts, dtype=np.float64)
-    wrong: dict[str, list[NDArray]] = {"validation": [], "test": []}  # squared errors (strengths, digits)
-    for label in np.unique(train.labels):
-        x = train.rows(label)
+    wrong: list[list[NDArray]] = [[], []]  # of validation and test: squared errors (strengths, digits) of each class
+    for label in np.unique(train[1]):
+        x = rows(train, label)
         centre = x.mean(axis=0)
         weights = ridge(x - centre, np.tile(goal - goal.mean(), len(x) // len(goal)), components)  # (A, D)
-        for name, part in (("validation", validation), ("test", test)):
-            said = (part.rows(label) - centre) @ weights.T + goal.mean()  # (n * S, A)
-            wrong[name].append(((said.reshape(-1, len(goal), len(STRENGTHS)) - goal[:, None]) ** 2).sum(axis=1).T)
-    best = int(np.concatenate(wrong["validation"], axis=1).sum(axis=1).argmin())
-    errors = np.concatenate(wrong["test"], axis=1)[best] / ((goal - goal.mean()) ** 2).sum()  # (digits,)
-    reach = 1.96 * errors.std(ddof=1) / len(errors) ** 0.5 if len(errors) > 1 else 0.0
-    r2 = float(1 - errors.mean())
-    return ReadOut(r2, float(r2 - reach), float(r2 + reach), STRENGTHS[best])
+        for errors, part in zip(wrong, (validation, test), strict=True):
+            guess = (rows(part, label) - centre) @ weights.T + goal.mean()  # (n * S, A)
+            errors.append(((guess.reshape(-1, len(goal), len(STRENGTHS)) - goal[:, None]) ** 2).sum(axis=1).T)
+    best = int(np.concatenate(wrong[0], axis=1).sum(axis=1).argmin())
+    relative = np.concatenate(wrong[1], axis=1)[best] / ((goal - goal.mean()) ** 2).sum()  # (digits,)
+    reach = 1.96 * relative.std(ddof=1) / len(relative) ** 0.5 if len(relative) > 1 else 0.0
+    r2 = float(1 - relative.mean())
+    return {"r2": r2, "low": float(r2 - reach), "high": float(r2 + reach), "strength": STRENGTHS[best]}
 
 
 def ridge(x: NDArray, y: NDArray, components: int | None = None) -> NDArray:
-    """Weights for each of `STRENGTHS` from one eigendecomposition; x and y are centred.
+    """Weights for each of ``STRENGTHS`` from one eigendecomposition; x and y are centred.
 
     Shapes: (n, D), (n,) -> (A, D)
     """
     values, basis = np.linalg.eigh(x.T @ x)  # ascending
-    kept = slice(-components if components is not None and components < len(values) else 0, None)
-    values, basis = np.maximum(values[kept], 0.0), basis[:, kept]
+    largest = slice(-components if components is not None and components < len(values) else 0, None)
+    values, basis = np.maximum(values[largest], 0.0), basis[:, largest]
     scale = max(float(values.mean()), 1e-300)
-    shrunk = (basis.T @ (x.T @ y)) / (values + scale * np.array(STRENGTHS)[:, None])  # (A, D)
-    return shrunk @ basis.T
+    return (basis.T @ (x.T @ y)) / (values + scale * np.array(STRENGTHS)[:, None]) @ basis.T
+
+
+class Crowd(NamedTuple):
+    """What a CapsNet did with pictures of several objects, child by child (I = H' * W' * types)."""
+
+    images: NDArray  # (B, C, H, W)
+    couplings: NDArray  # (R, B, I, J)
+    presence: NDArray  # (B, I): the children's lengths, or their presence where it is a number apart
+    owner: NDArray  # (B, I): the object on whose ink a child's receptive field is centred, -1 for none
+    classes: NDArray  # (B, K): the objects' classes
+    lengths: NDArray  # (B, J)
+    centres: NDArray  # (2, I): row and column of the middle of the children's receptive fields
+
+
+def child_centres(model: Model) -> NDArray:
+    """The pixels at the middle of the children's receptive fields, in their order (y, x, type). -> (2, I)"""
+    field = model.receptive_field
+    assert field is not None
+    assert model.grid is not None
+    return field.start + (field.size - 1) // 2 + field.stride * np.indices(model.grid).reshape(3, -1)[:2]
+
+
+def route_crowd(model: CapsNet, shapes: Shapes, index: NDArray) -> Crowd:
+    """Forward some pictures with a trace."""
+    images, truth, device = shapes.batch(index).images, shapes.truth(index), device_of(model)
+    couplings, presence, lengths = [], [], []
+    with evaluating(model):
+        for chunk in images.to(device).split(50):
+            output = model(chunk, trace=True)
+            couplings.append(output.trace.couplings.cpu())
+            children, act = model.primary(chunk, after=model.conv, presence=True)
+            presence.append((children.norm(dim=-1) if act is None else act).cpu())
+            lengths.append(output.lengths.cpu())
+    centres = child_centres(model)
+    joined = torch.cat(couplings, dim=1), torch.cat(presence), torch.cat(lengths)
+    c, p, v = (values.numpy() for values in joined)
+    return Crowd(images.numpy(), c, p, truth.owner[:, centres[0], centres[1]], truth.classes, v, centres)
+
+
+def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
+    """Mean coupling of the children on each object, weighted by presence: to its own class, to the other classes that
+    are present (``others``), to those that are ``absent``. NaN where no child is centred on the object.
+
+    Shapes: couplings (R, B, I, J), presence and owner (B, I), classes (B, K) -> each (R, B, K)
+    """
+    K, J = classes.shape[1], couplings.shape[-1]
+    weight = (owner[:, None, :] == np.arange(K)[:, None]) * presence[:, None, :].astype(np.float64)  # (B, K, I)
+    total = weight.sum(axis=-1, keepdims=True)
+    mass = np.einsum("bki,rbij->rbkj", weight / np.where(total > 0, total, np.nan), couplings)  # (R, B, K, J)
+    mine = classes[:, :, None] == np.arange(J)  # (B, K, J)
+    present = mine.any(axis=1, keepdims=True)
+    groups = {"own": mine, "others": present & ~mine, "absent": np.broadcast_to(~present, mine.shape)}
+    counts = {name: np.where(which.any(axis=-1), which.sum(axis=-1), np.nan) for name, which in groups.items()}
+    return {name: (mass * which).sum(axis=-1) / counts[name] for name, which in groups.items()}
+
+
+def averaged(share: NDArray) -> tuple[list[float], list[float]]:
+    """Mean over pictures and half the width of its 95 % interval, per iteration. Shapes: (R, B, K) -> two of R
+
+    Objects of one picture are averaged first: they are not independent of each other.
+    """
+    count = np.isfinite(share).sum(axis=-1)  # (R, B)
+    means = np.nansum(share, axis=-1) / np.where(count > 0, count, np.nan)
+    means = means[:, np.isfinite(means).all(axis=0)]
+    if not means.shape[1]:
+        return [float("nan")] * len(share), [0.0] * len(share)
+    spread = means.std(axis=1, ddof=1) if means.shape[1] > 1 else np.zeros(len(means))
+    return means.mean(axis=1).tolist(), (1.96 * spread / means.shape[1] ** 0.5).tolist()

@@ -1,4 +1,4 @@
-"""How long will it take? Time a few steps of each network that is still to be trained, and multiply."""
+"""Estimate how long an experiment takes: time a few steps of each network that is still to be trained."""
 
 import time
 from collections.abc import Sequence
@@ -10,23 +10,24 @@ from capsnet.experiments.lab import Lab, fingerprint, resolved
 from capsnet.inference import pick_device
 from capsnet.training import TrainConfig
 from capsnet.training.loop import build
+from capsnet.training.objective import arrange
 from capsnet.training.run import Run
 
 STEPS = 2  # timed, after one to warm up
 
 
 def sentence(name: str, lab: Lab, plan: Sequence[TrainConfig]) -> str:
-    """What to tell a person before it starts."""
+    """The question to ask before it starts."""
     todo = [config for config in plan if lab.fresh or not Run(lab.where(config)).finished]
     if not todo:
-        return f"{name}: all {len(plan)} training runs are there already; what is left takes minutes"
+        return f"{name}: all {len(plan)} training runs are finished; the rest takes minutes"
     seconds = estimate(todo, lab.device)
     size = "one training run" if len(todo) == 1 else f"{len(todo)} training runs"
     return f"{name}: {size} to do, about {duration(seconds)} on this machine"
 
 
 def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
-    """Seconds of training: each distinct network is timed once, at its own batch size."""
+    """Seconds of training. Each distinct network is timed once, at its own batch size."""
     pace: dict[str, float] = {}
     total = 0.0
     for config in configs:
@@ -41,15 +42,10 @@ def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
 
 
 def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) -> float:
-    """Forward and backward of a few batches; the optimiser, validation and checkpoints are small beside them."""
+    """Forward and backward of a few batches; the optimiser, validation and checkpoints cost little beside them."""
     model = build(config, training).to(pick_device(device))
     batch = training.batch(range(min(config.batch_size, len(training))))
-    where = pick_device(device)
-    images, targets = batch.images.to(where), batch.targets.to(where)
-    labels, wanted = targets, images
-    if batch.sources is not None:
-        labels = torch.nn.functional.one_hot(batch.sources.classes, model.num_classes).to(where)
-        wanted = batch.sources.images.to(where)
+    images, labels, targets, wanted, _ = arrange(batch, model, None)
     started = 0.0
     for step in range(STEPS + 1):
         if step == 1:
@@ -62,7 +58,7 @@ def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) 
 
 
 def duration(seconds: float) -> str:
-    """`40 seconds`, `12 minutes`, `7 hours`, `3 days`: as exact as an estimate is."""
+    """``40 seconds``, ``12 minutes``, ``7 hours``, ``3 days``."""
     for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.0f} {word}s"

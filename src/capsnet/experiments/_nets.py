@@ -1,8 +1,8 @@
 """The networks that experiments compare, trained alike: a CapsNet and a CNN of similar size, at each budget.
 
-- smoke: tiny ones on a few hundred images, to see that everything runs. Their numbers mean nothing.
+- smoke: tiny ones on a few hundred images, to see that everything runs. Their numbers have no meaning.
 - quick: `capsnet-small` and `cnn-small`, minutes on two cores, one-cycle schedule.
-- shipped: the trained networks in the box, of whatever kind they are; nothing is trained.
+- shipped: the bundled networks; nothing is trained.
 - paper: `capsnet` and the paper's baselines with the paper's schedule: hours on a GPU, days on two cores.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from capsnet import data
 from capsnet.data import Augment
-from capsnet.experiments.lab import BOX, Lab
+from capsnet.experiments.lab import BUNDLED, Lab
 from capsnet.models import create_model
 from capsnet.training import TrainConfig
 
@@ -44,14 +44,14 @@ def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
 
 
 def capsnet(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
-    """A CapsNet; `changes` are settings of the configuration or options of the network."""
+    """A CapsNet; ``changes`` are settings of the configuration or options of the network."""
     name = lab.pick("capsnet", "capsnet-small", "capsnet")
     options = dict(TINY) if lab.budget == "smoke" else {}
     return _with(setting(lab, spec), name, options, seed, changes)
 
 
 def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
-    """The CNN to hold it against: of similar size, but for the paper's budget, where it is the paper's own."""
+    """The CNN to compare with: of similar size, or for the paper's budget the paper's own."""
     several = spec.startswith(("multimnist", "shapes:kind=crowded"))
     name = lab.pick("cnn-small", "cnn-small", "baseline-cnn")
     options: dict[str, Any] = dict(TINY_CNN) if lab.budget == "smoke" else {}
@@ -62,26 +62,25 @@ def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> Trai
 
 def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, changes: dict[str, Any]) -> TrainConfig:
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
-    told = {key: value for key, value in changes.items() if key in fields}
-    rest = {key: value for key, value in changes.items() if key not in fields}
-    return dataclasses.replace(base, recipe=model, model=model, model_options=options | rest, seed=seed, **told)
+    settings = {key: value for key, value in changes.items() if key in fields}
+    options = options | {key: value for key, value in changes.items() if key not in fields}
+    return dataclasses.replace(base, recipe=model, model=model, model_options=options, seed=seed, **settings)
 
 
 def parameters(config: TrainConfig) -> int:
-    """How large the network of a configuration is."""
+    """The number of parameters of a configuration's network."""
     split = data.load(config.data, "validation" if "validation" in data.splits_of(config.data) else "test")
     sizes = {"image_size": split.image_size, "in_channels": split.channels, "num_classes": split.num_classes}
     return create_model(config.model, **(sizes | config.create_options())).num_parameters()
 
 
 def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
-    """What every report says about its budget, read off the configurations that were really trained."""
+    """What every report says about its budget, from the configurations that were trained."""
     if lab.budget == "smoke":
-        return ["A smoke run: tiny networks on a few hundred images, to see that it works. The numbers mean nothing."]
+        return ["A smoke run: tiny networks on a few hundred images, to see that it runs. The numbers have no meaning."]
     if lab.budget == "shipped":
-        names = sorted({BOX[config.data, config.model] for config in configs})
-        listed = " and ".join(f"`{name}`" for name in names)
-        return [f"The networks are those in the box, {listed}: docs/weights.md tells what they are."]
+        names = " and ".join(f"`{name}`" for name in sorted({BUNDLED[c.data, c.model] for c in configs}))
+        return [f"The networks are the bundled {names}: docs/weights.md describes them."]
     small = (
         ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
          "training instead of hundreds of epochs."]
@@ -92,7 +91,7 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
 
 
 def training(config: TrainConfig) -> str:
-    """`capsnet-small` on mnist, 2 epochs of 50,000, batches of 128, one-cycle schedule."""
+    """One training in words: ``capsnet-small`` on mnist, 2 epochs of 50,000, batches of 128, one-cycle schedule."""
     whole = len(data.load(config.data, config.train_on))
     size = min(config.limit or whole, whole)
     width = config.model_options.get("conv_channels")

@@ -1,7 +1,8 @@
-"""What came out of an experiment: numbers beside the published ones, tables, figures, and what differs."""
+"""What came out of an experiment: numbers beside the published ones, tables, figures, sentences."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -9,70 +10,111 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from capsnet.drawing.document import Bullets, Code, Document, Figure, Heading, Table
 from capsnet.metrics import Measure, wilson_interval
 
 
-def error_measure(name: str, shares: Sequence[dict[str, Any]], published: str = "-", note: str = "") -> Measure:
-    """Test errors in percent from the `accuracy` (or `exact_match`) of several seeds.
+def error_measure(name: str, accuracies: Sequence[dict[str, Any]], published: str = "-", note: str = "") -> Measure:
+    """Test errors in percent from the ``accuracy`` (or ``exact_match``) of several seeds.
 
     The interval is Wilson's at the mean accuracy for *one* test set: what its size leaves open. Seeds are tested on the
-    same examples, so more of them do not narrow it.
+    same examples, so more seeds do not narrow it.
     """
-    values = [100 * (1 - s["value"]) for s in shares]
-    n = shares[0]["n"]
-    low, high = wilson_interval(round(n * statistics.fmean(s["value"] for s in shares)), n)
-    return Measure(name, values, "%", published, (100 * (1 - high), 100 * (1 - low)), note)
-
-
-@dataclass
-class Table:
-    """Rows of plain words and numbers, for where one value per line is not enough."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-
-
-@dataclass
-class Figure:
-    path: Path
-    caption: str
+    values = [100 * (1 - one["value"]) for one in accuracies]
+    n = accuracies[0]["n"]
+    low, high = wilson_interval(round(n * statistics.fmean(one["value"] for one in accuracies)), n)
+    return Measure(name, values, "%", published, (100 * (1 - high), 100 * (1 - low)), note, n)
 
 
 @dataclass
 class Report:
-    """Everything a reader should see, and `raw`: every number behind it."""
+    """Everything a reader should see, and ``raw``: every number behind it."""
 
     measures: list[Measure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
-    """Plain sentences: what the numbers say, also where they say that we are behind."""
+    """Plain sentences: what the numbers say, also where they do not support the claim."""
     differs: list[str] = field(default_factory=list)
     """What is not as in the paper: budget, size, data."""
     raw: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict)
+    """Where it comes from: name, title, about, budget, seeds, command, seconds, environment. Set by ``reproduce``."""
 
     def draw(self, path: Path, caption: str) -> None:
+        """Add a figure that has been drawn."""
         self.figures.append(Figure(path, caption))
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "measures": [
-                measure._asdict() | {"mean": measure.mean, "spread": measure.spread} for measure in self.measures
-            ],
-            "tables": [vars(table) for table in self.tables],
+        """What the JSON file holds."""
+        return self.source | {
+            "measures": [m._asdict() | {"mean": m.mean, "spread": m.spread} for m in self.measures],
+            "tables": [table._asdict() for table in self.tables],
             "figures": [{"file": f"figures/{f.path.name}", "caption": f.caption} for f in self.figures],
             "findings": self.findings,
             "differs": self.differs,
             "raw": _finite(self.raw),
         }
 
+    @classmethod
+    def read(cls, path: Path, figures: Path) -> Report:
+        """A report back from its JSON file, its figures in the given folder."""
+        values = json.loads(path.read_text())
+        return cls(
+            [read_measure(one) for one in values.pop("measures")],
+            [Table(**one) for one in values.pop("tables")],
+            [Figure(figures / Path(one["file"]).name, one["caption"]) for one in values.pop("figures")],
+            values.pop("findings"),
+            values.pop("differs"),
+            values.pop("raw"),
+            values,
+        )
+
+    def to_markdown(self, level: int = 1) -> str:
+        """The report as Markdown, under a heading of this level that is the experiment's name."""
+        blocks = [f"**{self.source['title']}**", *self._results()]
+        if self.differs:
+            blocks += ["What differs from the publication:", Bullets(self.differs)]
+        blocks += [Code(self.source["command"]), f"{minutes(self.source['seconds'])} of work; {self._machine()}"]
+        return Document(self.source["name"], blocks).to_markdown(level)
+
+    def to_html(self) -> str:
+        """The report as one page that needs no other file."""
+        budget, seeds = self.source["budget"], plural(len(self.source["seeds"]), "seed")
+        page = Document(self.source["title"])
+        page.add(f"Budget {budget}, {seeds}, {minutes(self.source['seconds'])} of work.", *self._results("Ours"))
+        page.add(Heading("What this is"), *self.source["about"].split("\n\n"))
+        if self.differs:
+            page.add(Heading("What differs from the publication"), Bullets(self.differs))
+        page.add(Heading("How to repeat it"), Code(self.source["command"]), self._machine())
+        return page.add(Code(json.dumps(_finite(self.raw)), "Every number behind this page (JSON)")).to_html()
+
+    def _results(self, title: str = "") -> list[Any]:
+        heading = f"{title} and the published figure" if title else ""
+        rows = [[m.name + (f" ({m.note})" if m.note else ""), m.shown(), m.published] for m in self.measures]
+        measures = Table(heading, ["", "ours", "published"], rows)
+        return [Bullets(self.findings), measures, *self.tables, *self.figures]
+
+    def _machine(self) -> str:
+        env = self.source["environment"]
+        return (
+            f"{env['processor']}, {plural(env['threads'], 'thread')}, {env['device']}; capsnet {env['capsnet']}, "
+            f"torch {env['torch']}, Python {env['python']}; {env['started']}"
+        )
+
+
+def minutes(seconds: float) -> str:
+    return plural(seconds, "second") if seconds < 100 else plural(seconds / 60, "minute")
+
+
+def plural(number: float, noun: str) -> str:
+    return f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+
 
 def read_measure(values: dict[str, Any]) -> Measure:
     """A measure back from its JSON."""
-    fields = {key: values[key] for key in Measure._fields}
-    fields["interval"] = tuple(fields["interval"]) if fields["interval"] else None
-    return Measure(**fields)
+    interval = tuple(values["interval"]) if values["interval"] else None
+    return Measure(**{key: values[key] for key in Measure._fields if key in values} | {"interval": interval})
 
 
 def _finite(value: Any) -> Any:

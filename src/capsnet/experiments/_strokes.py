@@ -1,7 +1,7 @@
-"""Measuring what a drawn stroke looks like: how thick, how slanted, how wide, how high, where, and how much of it.
+"""Properties of a drawn stroke: thickness, area, slant, width, height and position.
 
-Everything is weighted by the ink itself: there is no threshold, so a decoder's soft greys count as what they are, and a
-small change of the picture is a small change of the number. A uniform change of brightness changes `area` alone.
+Everything is weighted by the ink: there is no threshold, so a decoder's soft greys count by their value, and a small
+change of the picture is a small change of the number. A uniform change of brightness changes ``area`` alone.
 """
 
 from typing import NamedTuple

@@ -2,61 +2,47 @@
 
 Papers compare their routing with numbers from other papers' tables, trained otherwise on other networks. Here each
 routing takes its turn between the primary and the class capsules of one network: test error, time per epoch, memory,
-parameters, how decided its couplings are (entropy), and what happens when a network that was trained with its own
-number of iterations is *tested* with 1, 2, 3 or 5.
+parameters, how undecided its couplings are, and what happens when a network that was trained with its own number of
+iterations is *tested* with 1, 2, 3 or 5.
 
-The claim to look at: does routing beat `uniform`, which does not route at all? And is the price worth it?
+The claim to look at: does routing beat `uniform`, which does not route at all? And is it worth its cost?
 """
 
 import dataclasses
 import functools
 import json
+import logging
 import math
+import os
 import subprocess
 import sys
 from typing import Any
 
-import torch
-
 from capsnet import data, models, recipes, routing
-from capsnet.drawing.plots import Line, lines
+from capsnet.drawing.plots import Line, lines, scatter
 from capsnet.experiments import _nets
+from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
-from capsnet.experiments.lab import Lab, Trained, device_of, share
+from capsnet.experiments.lab import Lab, Trained, device_of, main_metric
 from capsnet.inference import evaluate, evaluating
+from capsnet.metrics import compare as order
 from capsnet.training import TrainConfig, read_config
 
-TITLE = "Routings side by side: error, time, memory, entropy, and other numbers of iterations at test time"
-OPTIONS = ("routings", "recipe")
 TEST_ITERATIONS = (1, 2, 3, 5)
-FITTED = {"inverse_temperature": 0.1, "start_cost": 2.3}  # -log 0.1: unit poses times W ~ N(0, 0.1^2) spread by 0.1
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # more than one form of an algorithm, or not its defaults
-    "em": ("em", FITTED),
-    "fixed-point": ("dynamic", {"update": "set"}),
-    "kmeans-inner": ("kmeans", {"distance": "inner"}),
-    "em-full": ("em", {"covariance": "full"}),
-}
-MIXTURES = (
-    "`em` and `em-full` fit Gaussians to the votes. A child whose length is also its presence casts votes near zero, "
-    "with a spread below the smallest variance: these two get children whose direction is the pose and whose presence "
-    "is a number apart (squash `unit`). `em` also gets an inverse temperature of 0.1 and a start_cost of 2.3: as "
-    "matrix capsules set them, it stayed at chance here (90.2 % test error, in an earlier run). The two were "
-    "chosen by the training loss of a hundred steps."
-)
+log = logging.getLogger("capsnet")
 
 
-def contenders(lab: Lab) -> dict[str, tuple[str, dict[str, Any]]]:
-    """What takes part: those the caller named, else every routing and its forms."""
-    everything = {name: (name, {}) for name in routing.list_routings()} | VARIANTS
-    asked = lab.options.get("routings") or lab.pick(["dynamic", "em", "uniform"], list(everything), list(everything))
-    for name in asked:
-        if name not in everything:
-            routing.get(name)  # says which ones there are
-    return {name: everything[name] for name in asked}
+def contenders(lab: Lab) -> list[str]:
+    """What takes part: the routings and forms that the caller named, else all that are registered."""
+    everything = routing.list_forms()
+    names = lab.options.get("routings") or lab.pick(["dynamic", "em", "uniform"], everything, everything)
+    for name in names:
+        routing.get(name)  # an unknown name is an error here
+    return list(names)
 
 
 def base_of(lab: Lab) -> TrainConfig:
-    """What each routing takes its turn in: the recipe that was asked for, as long as it is, else the usual CapsNet."""
+    """What each routing takes its turn in: the recipe that was asked for, at its own length, else the usual CapsNet."""
     name: str | None = lab.options.get("recipe")
     if name is None:
         shorter: dict[str, Any] = lab.pick({}, {"epochs": 1}, {})
@@ -67,23 +53,27 @@ def base_of(lab: Lab) -> TrainConfig:
     return dataclasses.replace(asked, epochs=1, limit=400, eval_limit=300) if lab.budget == "smoke" else asked
 
 
+def preset(name: str) -> dict[str, Any]:
+    """The hyper-parameters a routing is compared with: those of a named form, else those that suit a dense layer."""
+    algorithm = type(routing.get(name))
+    return dict(algorithm.forms.get(name, algorithm.dense_options))
+
+
 def config(lab: Lab, name: str, seed: int) -> TrainConfig:
     """The same training with this routing in it, and with as many iterations as the recipe states."""
-    algorithm, options = contenders(lab)[name]
-    base = base_of(lab)
-    known = routing.option_names(algorithm)
+    base, algorithm = base_of(lab), routing.get(name)
     rest = dict(base.model_options)
-    own = rest.pop("routing_options", None) or {}  # what another routing does not know was not said to it
-    told = options | {key: value for key, value in own.items() if key in known}
-    apart = {"squash": "unit"} if algorithm == "em" and "squash" in models.model_options(base.model) else {}
+    own = rest.pop("routing_options", None) or {}  # options that this routing does not know are left out
+    options = preset(name) | {key: own[key] for key in own if key in routing.option_names(algorithm.name)}
+    squash = algorithm.wants_presence and "squash" in models.model_options(base.model)
     return dataclasses.replace(
         base,
         recipe=f"compare-{name}",
-        routing=algorithm,
-        iterations=base.iterations if "iterations" in known else None,
+        routing=algorithm.name,
+        iterations=base.iterations if algorithm.iterates else None,
         seed=seed,
         tensorboard=False,
-        model_options=apart | rest | ({"routing_options": told} if told else {}),
+        model_options=({"squash": "unit"} if squash else {}) | rest | ({"routing_options": options} if options else {}),
     )
 
 
@@ -91,35 +81,27 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, name, seed) for name in contenders(lab) for seed in lab.seeds]
 
 
+@register(
+    "compare",
+    "Routings side by side: error, time, memory, couplings, and other numbers of iterations at test time",
+    plan=plan,
+    options=("routings", "recipe"),
+)
 def run(lab: Lab) -> Report:
-    report = Report(differs=["Not in one paper: each has compared itself with others' tables."])
-    report.differs += setting(lab)
-    if any(one.model_options.get("squash") == "unit" for one in plan(lab)):
-        report.differs.append(MIXTURES)
-    rows, curves = [], []
+    report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])
     for name in contenders(lab):
         trained = [lab.train(config(lab, name, seed)) for seed in lab.seeds]
-        error = error_measure(name, [share(t.test) for t in trained])
+        error = error_measure(name, [main_metric(t.test) for t in trained])
         first = functools.partial(measure, lab, trained[0], config(lab, name, 0))
         facts = lab.remember("facts", first, run=trained[0].folder)
         report.measures.append(error)
         report.raw[name] = facts | {"test error": error.values, "validation": [t.validation for t in trained]}
-        rows.append([name, error.shown(), *words(facts)])
-        if facts["test iterations"]:
-            tested = {int(r): e for r, e in facts["test iterations"].items()}
-            curves.append(Line(name, list(tested), list(tested.values())))
-    columns = [
-        "routing",
-        "test error",
-        "s / epoch",
-        "peak MB",
-        "parameters",
-        "entropy",
-        "error with 1, 2, 3, 5 iterations",
-    ]
-    report.tables = [Table("One network, one routing after another", columns, rows)]
-    report.findings = findings(report.measures)
+    describe(report)
     report.findings += at_chance(report.measures, data.load(base_of(lab).data, "validation"))
+    curves = []
+    for name in contenders(lab):
+        if tested := report.raw[name]["test iterations"]:
+            curves.append(Line(name, [int(r) for r in tested], list(tested.values())))
     if curves:
         figure = lines(
             lab.figure("iterations.png"),
@@ -131,22 +113,42 @@ def run(lab: Lab) -> Report:
             logy=True,
         )
         report.draw(figure, "Error on validation digits when only the number of iterations at test time is changed.")
-    report.draw(price(lab, report), "Test error against the time of an epoch: down and to the left is better.")
+    figure = scatter(
+        lab.figure("price.png"),
+        [(report.raw[error.name]["seconds per epoch"], error) for error in report.measures],
+        "Error and time of each routing",
+        f"{lab.budget} budget; whiskers: 95 % interval",
+        "seconds per epoch",
+        "test error, %",
+    )
+    report.draw(figure, "Test error against the time of an epoch: down and to the left is better.")
     return report
 
 
 def setting(lab: Lab) -> list[str]:
-    """In which network and training they took their turns."""
+    """In which network and training the routings are compared, and what some of them get besides."""
     if (recipe := lab.options.get("recipe")) is None:
-        return _nets.differences(lab, plan(lab)[:1])
-    said = f"The recipe `{recipe}`"
-    if lab.budget == "smoke":
-        said = f"A smoke run of the recipe `{recipe}`, to see that it works: the numbers mean nothing"
-    return [f"{said}. Trained: {_nets.training(base_of(lab))}."]
+        sentences = _nets.differences(lab, plan(lab)[:1])
+    else:
+        smoke = "A smoke run of the recipe `{}`, to see that it runs: the numbers have no meaning"
+        words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(recipe)
+        sentences = [f"{words}. Trained: {_nets.training(base_of(lab))}."]
+    configs = {name: config(lab, name, 0) for name in contenders(lab)}
+    if apart := [f"`{name}`" for name, one in configs.items() if one.model_options.get("squash") == "unit"]:
+        sentences.append(
+            f"Children of {', '.join(apart)} have a presence apart from their pose (squash `unit`): a child whose "
+            "length is also its presence casts votes near zero, to which these routings cannot fit a distribution."
+        )
+    for name in configs:
+        if options := preset(name):
+            words = ", ".join(f"{key} {value}" for key, value in options.items())
+            algorithm = routing.get(name).name
+            sentences.append(f"`{name}` {'has' if name == algorithm else f'is `{algorithm}` with'} {words}.")
+    return sentences
 
 
 def at_chance(measures: list[Measure], split: data.Dataset) -> list[str]:
-    """Who has not learnt anything. (What chance is where a picture shows several classes depends on their number.)"""
+    """Which routings have not learnt anything. Where a picture has several classes, chance is not known."""
     if split.batch([0]).targets.ndim > 1:
         return []
     chance = 100 * (1 - 1 / split.num_classes)
@@ -158,102 +160,88 @@ def at_chance(measures: list[Measure], split: data.Dataset) -> list[str]:
 
 
 def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
-    """All that is measured once per routing, on validation digits, after training."""
+    """What is measured once per routing, on validation digits, after training."""
     model = trained.model
     validation = data.load(config.data, "validation")
     validation = validation.subset(range(min(len(validation), lab.pick(200, 2000, 10_000))))
-    lines = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
-    speeds = [line["images_per_second"] for line in lines if line["kind"] == "epoch" and line["images_per_second"]]
+    records = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
+    speeds = [one["images_per_second"] for one in records if one["kind"] == "epoch" and one["images_per_second"]]
     size = min(config.limit or math.inf, len(data.load(config.data, config.train_on)))
     with evaluating(model):
         trace = model(validation.batch(range(min(100, len(validation)))).images.to(device_of(model)), trace=True).trace
+    entropy = None
+    if trace is not None and model.class_routing is not None:
+        normalised = model.class_routing.normalised
+        entropy = float(routing.undecided(trace.couplings[-1:], trace.logits[-1:], normalised).mean())
     return {
-        "seconds per epoch": size / (sum(speeds) / len(speeds)) if speeds else math.nan,  # nan: nobody took the time
-        "peak megabytes": peak_megabytes(config),
+        "seconds per epoch": size / (sum(speeds) / len(speeds)) if speeds else math.nan,  # nan: not timed
+        "peak megabytes": peak_megabytes(config, type(model).__module__),
         "parameters": model.num_parameters(),
-        "entropy": None if trace is None else entropy(trace.couplings[-1]),
+        "entropy": entropy,
         "test iterations": other_iterations(trained, validation),
     }
 
 
-def entropy(couplings: torch.Tensor) -> float:
-    """How undecided the children are: 1 if each divides itself evenly, 0 if each has chosen. (B, I, J) -> a number.
-
-    Couplings that do not sum to 1 over the parents (attention's, or with a learned prior) are made to first.
-    """
-    shares = couplings.clamp_min(0)
-    shares = shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-12)
-    bits = -(shares * shares.clamp_min(1e-12).log()).sum(dim=-1)
-    return float(bits.mean()) / math.log(couplings.shape[-1])
-
-
 def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:
-    """Validation error in percent with other numbers of iterations; empty for a routing that has none."""
-    routed: list[Any] = [m for m in trained.model.modules() if isinstance(getattr(m, "routing", None), routing.Routing)]
-    owned = [layer.routing for layer in routed]
-    if not all("iterations" in routing.option_names(own.name) for own in owned):
+    """Validation error in percent with other numbers of iterations; empty where a routing has none."""
+    layers: list[Any] = list(trained.model.routed_layers().values())
+    if not all(layer.routing.iterates for layer in layers):
         return {}
     errors = {}
     for iterations in TEST_ITERATIONS:
-        for layer, own in zip(routed, owned, strict=True):
-            layer.routing = routing.get(own, iterations=iterations)
-        errors[str(iterations)] = 100 * (1 - evaluate(trained.model, validation).accuracy.value)
-    for layer, own in zip(routed, owned, strict=True):
-        layer.routing = own
+        tested = evaluate(models.reroute(trained.model, iterations=iterations), validation)
+        errors[str(iterations)] = 100 * (1 - tested.accuracy.value)
     return errors
 
 
-def peak_megabytes(config: TrainConfig) -> float:
-    """How much memory a training step takes on top of the idle process, measured in a process of its own."""
+def peak_megabytes(config: TrainConfig, *modules: str) -> float:
+    """Memory that a training step takes above the idle process, measured in a process of its own.
+
+    That process first imports the modules that registered the routing and the model: they may be of another package.
+    NaN where it fails, as with a data set or a routing that a script has registered.
+    """
+    needed = {type(routing.get(config.routing)).__module__ if config.routing else "capsnet", *modules}
     done = subprocess.run(
-        [sys.executable, "-m", "capsnet.experiments._peak"], input=config.to_json(), capture_output=True, text=True
+        [sys.executable, "-m", "capsnet.experiments._peak", *sorted(needed)],
+        input=config.to_json(),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     if done.returncode:
-        raise ValueError(f"measuring memory failed: {done.stderr.strip().splitlines()[-1:]}")
+        log.warning("the memory of a training step was not measured: %s", done.stderr.strip().splitlines()[-1:])
+        return math.nan
     return float(done.stdout)
 
 
-def words(facts: dict[str, Any]) -> list[str]:
-    tested = facts["test iterations"]
-    return [
-        f"{facts['seconds per epoch']:.0f}",
-        f"{facts['peak megabytes']:.0f}",
-        f"{facts['parameters']:,}",
-        "-" if facts["entropy"] is None else f"{facts['entropy']:.2f}",
-        ", ".join(f"{value:.1f}" for value in tested.values()) if tested else "-",
-    ]
-
-
-def findings(measures: list[Measure]) -> list[str]:
-    """Who does better than not routing at all, beyond the intervals."""
-    named = {m.name: m for m in measures}
-    best = min(measures, key=lambda m: m.mean)
-    said = [f"Lowest test error: {best.name}, {best.shown()}."]
-    control = named.get("uniform")
-    if control is not None and control.interval is not None:
-        low, high = control.interval
-        better = [m.name for m in measures if m.interval and m.interval[1] < low]
-        worse = [m.name for m in measures if m.interval and m.interval[0] > high]
-        said.append(
-            f"Against `uniform` ({control.mean:.2f} %), which does not route, and beyond the 95 % intervals: "
-            f"better: {', '.join(better) or 'nobody'}; worse: {', '.join(worse) or 'nobody'}."
+def describe(report: Report) -> None:
+    """The table and the findings from the measures and the raw numbers."""
+    rows = []
+    for error in report.measures:
+        facts = report.raw[error.name]
+        numbers = [facts[key] for key in ("seconds per epoch", "peak megabytes")]
+        entropy, tested = facts["entropy"], facts["test iterations"]
+        rows.append(
+            [
+                error.name,
+                error.shown(),
+                *("-" if value is None or math.isnan(value) else f"{value:.0f}" for value in numbers),
+                f"{facts['parameters']:,}",
+                "-" if entropy is None else f"{entropy:.2f}",
+                ", ".join(f"{value:.1f}" for value in tested.values()) or "-",
+            ]
         )
-    return said
-
-
-def price(lab: Lab, report: Report) -> Any:
-    points = [
-        Line(m.name, [report.raw[m.name]["seconds per epoch"]], [m.mean], [m.interval[0]], [m.interval[1]])
-        for m in report.measures
-        if m.interval
-    ]
-    from capsnet.drawing.plots import scatter
-
-    return scatter(
-        lab.figure("price.png"),
-        points,
-        "What a routing costs and what it brings",
-        f"{lab.budget} budget; whiskers: 95 % interval",
-        "seconds per epoch",
-        "test error, %",
-    )
+    iterations = ", ".join(map(str, TEST_ITERATIONS))
+    columns = ["routing", "test error", "s / epoch", "peak MB", "parameters", "undecided", f"error with {iterations}"]
+    report.tables = [Table("One network, one routing after another", columns, rows)]
+    best = min(report.measures, key=lambda m: m.mean)
+    report.findings = [f"Lowest test error: {best.name}, {best.shown()}."]
+    for control in report.measures:
+        if not routing.get(control.name).decides:
+            lower, higher = (
+                ", ".join(m.name for m in report.measures if order(m, control) == sign) or "none" for sign in (-1, 1)
+            )
+            report.findings.append(
+                f"Against `{control.name}` ({control.mean:.2f} %), which does not route, and beyond the 95 % "
+                f"intervals: lower error: {lower}; higher error: {higher}."
+            )

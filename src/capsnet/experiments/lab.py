@@ -1,8 +1,8 @@
-"""The lab: where an experiment gets its trained networks and keeps what it has measured.
+"""The lab: where an experiment gets its trained networks and stores what it has measured.
 
-Everything that takes time is remembered in files as soon as it is done, under a name that says what it is: a training
-run under the fingerprint of its configuration, a measurement under its name and its inputs. So an experiment that was
-stopped goes on where it was, and experiments that need the same network train it once.
+Everything that takes time is stored in files as soon as it is done: a training run under the fingerprint of its
+configuration, a measurement under its name and its inputs. An interrupted experiment therefore continues where it
+stopped, and experiments that need the same network train it once.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS, Run
 from capsnet.weights import load, resolve
 
 Budget = Literal["smoke", "quick", "shipped", "paper"]
-BOX = {  # data and network -> the trained model in the box
+BUNDLED = {  # data and network -> the bundled model
     ("mnist", "capsnet"): "capsnet-mnist",
     ("multimnist", "capsnet"): "capsnet-multimnist",
     ("expanded-mnist", "capsnet"): "capsnet-affine",
@@ -42,22 +42,22 @@ class Trained(NamedTuple):
 
     model: Model
     test: dict[str, Any]
-    validation: float | None  # accuracy at the epoch that was kept, what choices are made on
+    validation: float | None  # accuracy at the epoch whose weights these are; choices are made on it
     folder: Path
 
     @property
     def error(self) -> float:
         """Test error in percent: of exact matches where there are several labels."""
-        return 100 * (1 - share(self.test)["value"])
+        return 100 * (1 - main_metric(self.test)["value"])
 
 
-def share(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The one number: accuracy, or exact match where an example has several labels."""
+def main_metric(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Accuracy, or exact match where an example has several labels."""
     return metrics.get("accuracy") or metrics["exact_match"]
 
 
 class Lab:
-    """One experiment's place to work: `OUT/BUDGET/NAME`, with the runs that all share in `OUT/BUDGET/runs`."""
+    """One experiment's folder ``OUT/BUDGET/NAME``, and the runs of all experiments in ``OUT/BUDGET/runs``."""
 
     def __init__(
         self,
@@ -70,20 +70,20 @@ class Lab:
         fresh: bool = False,
         options: dict[str, Any] | None = None,
     ) -> None:
-        self.options = options or {}  # what this experiment was told besides: see its own documentation
+        self.options = options or {}  # of this experiment alone: see its documentation
         self.name, self.budget, self.device = name, budget, device
         self.seeds = range(seeds)
         self.folder = Path(out) / budget / name
         self.runs = Path(out) / budget / "runs"
-        self.seconds = 0.0  # of everything this experiment used, in whichever sitting it was done
-        self._now = 0.0  # how much of that was done in this one
+        self.seconds = 0.0  # of everything this experiment used, also where it was done earlier
+        self._now = 0.0  # how much of that was done in this process
         self.machines: set[str] = set()  # what the networks were trained on
-        self.boxed: dict[str, str] = {}  # which networks of the box were used, with the weights they had
+        self.bundled: dict[str, str] = {}  # which bundled networks were used, with the fingerprint of their weights
         self.fresh = fresh
-        self._forgotten: set[Path] = set()
+        self._cleared: set[Path] = set()
 
     def open(self) -> "Lab":
-        """Make the folders, after throwing away what was in them if it is to start afresh."""
+        """Make the folders; with ``fresh``, delete what was in them."""
         if self.fresh:
             shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -91,26 +91,26 @@ class Lab:
         return self
 
     def pick(self, smoke: T, quick: T, paper: T) -> T:
-        """What this budget calls for; networks in the box are measured as thoroughly as the paper's."""
+        """The value for this budget; bundled networks are measured as thoroughly as the paper's."""
         return {"smoke": smoke, "quick": quick, "shipped": paper, "paper": paper}[self.budget]
 
     def figure(self, name: str) -> Path:
-        """Where to draw."""
+        """The path of a figure."""
         return self.folder / "figures" / name
 
     def where(self, config: TrainConfig) -> Path:
-        """The folder of a run, named by what decides its outcome."""
+        """The folder of a run, named by the settings that decide its result."""
         return self.runs / f"{config.recipe}-{fingerprint(resolved(config))}"
 
     def train(self, config: TrainConfig) -> Trained:
-        """The network of this configuration: from its folder if it is finished, else trained now (or on)."""
+        """The network of this configuration: loaded if its run is finished, else trained or resumed."""
         if self.budget == "shipped":
-            return self._from_the_box(config)
+            return self._load_bundled(config)
         config = resolved(config)
         folder = self.where(config)
-        if self.fresh and folder not in self._forgotten:
+        if self.fresh and folder not in self._cleared:
             shutil.rmtree(folder, ignore_errors=True)
-        self._forgotten.add(folder)
+        self._cleared.add(folder)
         if not Run(folder).finished:
             spent = folder / "seconds.json"
             log.info("training %s on %s, seed %d", config.recipe, config.data, config.seed)
@@ -125,19 +125,19 @@ class Lab:
         epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
         return Trained(load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
 
-    def _from_the_box(self, config: TrainConfig) -> Trained:
-        """The shipped network for this task; its test metrics are those of its card."""
-        name = BOX[config.data, config.model]
+    def _load_bundled(self, config: TrainConfig) -> Trained:
+        """The bundled network for this task; its test metrics are those of its card."""
+        name = BUNDLED[config.data, config.model]
         model = load(name)
         card = model.card
-        self.boxed[name] = identity(resolve(name))
+        self.bundled[name] = identity(resolve(name))
         self.machines.add(machine(card["origin"] | {"device": "cpu"}))
         return Trained(model, {"accuracy": card["tests"][config.data], **card}, None, resolve(name))
 
     def remember(self, what: str, make: Callable[[], dict[str, Any]], **inputs: Any) -> dict[str, Any]:
-        """A measurement: looked up if it was made before with the same inputs, else made and kept.
+        """A measurement: read if it was made before with the same inputs, else made and stored.
 
-        The result must be what JSON can hold. `inputs` are whatever decides it: a run's folder, a number of examples.
+        The result must be JSON. ``inputs`` are whatever decides it: a run's folder, a number of examples.
         """
         words = {key: identity(value) if isinstance(value, Path) else value for key, value in inputs.items()}
         words["version"] = _version.__version__
@@ -147,19 +147,18 @@ class Lab:
             value = make()
             took = time.perf_counter() - started
             self._now += took
-            kept = {"inputs": words, "seconds": took, "value": value}
-            write_atomically(path, json.dumps(kept, indent=1) + "\n")
-        kept = _read(path)
-        self.seconds += kept["seconds"]
-        return kept["value"]
+            write_atomically(path, json.dumps({"inputs": words, "seconds": took, "value": value}, indent=1) + "\n")
+        stored = _read(path)
+        self.seconds += stored["seconds"]
+        return stored["value"]
 
-    def total_seconds(self, here: float) -> float:
-        """All the work, after `here` seconds in this sitting; what was looked up counts as long as it once took."""
-        return self.seconds + max(0.0, here - self._now)
+    def total_seconds(self, elapsed: float) -> float:
+        """All the work, after ``elapsed`` seconds in this process; what was read counts as long as it once took."""
+        return self.seconds + max(0.0, elapsed - self._now)
 
     @contextmanager
     def _timed(self, path: Path) -> Iterator[None]:
-        """Add up the time a run takes, however often it is stopped and picked up again."""
+        """Add up the time of a run over interruptions."""
         before = _read(path)["seconds"] if path.is_file() else 0.0
         started = time.perf_counter()
         try:
@@ -176,8 +175,10 @@ def resolved(config: TrainConfig) -> TrainConfig:
 
 
 def fingerprint(values: TrainConfig | dict[str, Any]) -> str:
-    """A short name for what decides a result. Settings at their defaults are left out, so that a setting which is
-    added to the toolkit later does not make strangers of yesterday's runs."""
+    """A short name for what decides a result.
+
+    Settings at their defaults are left out, so that a setting added in a later version does not change the name.
+    """
     plain = values
     if isinstance(values, TrainConfig):
         plain = _changed(dataclasses.asdict(values), dataclasses.asdict(TrainConfig()))
@@ -185,7 +186,7 @@ def fingerprint(values: TrainConfig | dict[str, Any]) -> str:
 
 
 def _changed(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
-    """What is not as usual, in dictionaries of dictionaries."""
+    """What differs from the defaults, in nested dictionaries."""
     return {
         key: _changed(value, usual[key]) if isinstance(value, dict) and key in usual else value
         for key, value in values.items()
@@ -194,7 +195,7 @@ def _changed(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
 
 
 def identity(run: Path) -> str:
-    """A run (or a file of weights) by its name and by the weights that are in it now, whatever its card says."""
+    """A run (or a weights file) by its name and by a hash of its weights; the card does not count."""
     weights = run if run.is_file() else run / WEIGHTS
     if not weights.is_file():
         return run.name

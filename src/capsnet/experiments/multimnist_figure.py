@@ -1,15 +1,15 @@
-"""Figure 5 of *Dynamic Routing Between Capsules*: two overlapping digits, taken apart again by the decoder.
+"""Figure 5 of *Dynamic Routing Between Capsules*: two overlapping digits, reconstructed apart by the decoder.
 
 The paper shows MultiMNIST test pairs above the reconstructions of two class capsules in two colours. `L:(2, 7)` are the
 labels of the pair, `R:(2, 7)` the classes that were decoded. Where the network errs, both its prediction (`R:P`) and
 the labels are decoded; a star marks a class that is neither label nor prediction.
 
-The claim to look at: each capsule has picked out the style and place of *its own* digit, even where nearly all of it is
-covered by the other, and a capsule whose digit is not there does not draw whatever fits the picture best.
+The claim to look at: each capsule has picked out the style and position of *its own* digit, even where nearly all of it
+is covered by the other, and a capsule of an absent digit does not draw whatever fits the picture best.
 
-Beside the pictures this measures what they suggest: how far the drawing of the true class is from the digit as it was
-before the two were merged, against the drawing of a class that is not there. The paper says that the boxes of its
-digits overlap by 80 % on average; here that is measured too.
+Beside the pictures this measures how far the drawing of the true class is from the digit as it was before the two were
+merged, against the drawing of an absent class. The paper says that the boxes of its digits overlap by 80 % on average;
+here that is measured too.
 """
 
 from pathlib import Path
@@ -21,50 +21,56 @@ from numpy.typing import NDArray
 
 from capsnet import data
 from capsnet.data import Pairs
-from capsnet.drawing.plots import TICK, tidy
-from capsnet.drawing.style import BLUE, INK, VERMILLION, figure, heading, save, text
+from capsnet.drawing.pictures import Cell, Row, picture_rows
+from capsnet.drawing.plots import TICK, panels, tidy
+from capsnet.drawing.style import BLUE, INK, VERMILLION, heading, save, text
 from capsnet.experiments import _nets, table1
-from capsnet.experiments._overlays import Block, Column, page
+from capsnet.experiments._registry import ALL, register
 from capsnet.experiments._report import Measure, Report, error_measure
-from capsnet.experiments.lab import Lab, device_of, share
+from capsnet.experiments.lab import Lab, device_of, main_metric
+from capsnet.experiments.overlap import tight_overlaps
 from capsnet.inference import evaluating
-from capsnet.metrics import top_k
+from capsnet.metrics import difference, top_k
 from capsnet.models import Model
 from capsnet.training import TrainConfig
 
-TITLE = "Figure 5: overlapping digits, reconstructed apart"
-RIGHT, ABSENT, WRONG = 6, 4, 4  # columns of each kind
+RIGHT, ABSENT, WRONG = 6, 4, 4  # pairs of each kind
 TIGHT = "tight boxes"
 SQUARES = {"20x20 boxes": 20, "28x28 frames": 28}  # the box that bounds a digit of MNIST, and the picture it comes in
+FIRST, SECOND = np.array([0.0, 0.45, 1.0]), np.array([1.0, 0.55, 0.0])
+"""Blue and orange, which add up to white; the paper's red and green look alike to many eyes."""
 
 
 def plan(lab: Lab) -> list[TrainConfig]:
     return [table1.config(lab, "multimnist", table1.BEST, 0)]
 
 
+@register("multimnist-figure", "Figure 5: overlapping digits, reconstructed apart", plan=plan, budgets=ALL)
 def run(lab: Lab) -> Report:
     trained = lab.train(plan(lab)[0])
     pairs = data.load("multimnist", "test")
     assert isinstance(pairs, Pairs)
     count = min(len(pairs), lab.pick(200, 4000, 10_000))
-    found = lab.remember("apart", lambda: take_apart(trained.model, pairs, count), run=trained.folder, pairs=count)
+    decoded = lab.remember("apart", lambda: take_apart(trained.model, pairs, count), run=trained.folder, pairs=count)
     boxes = overlap_of(pairs, len(pairs))
-    report = Report(differs=_nets.differences(lab, plan(lab)), raw={"pairs": found, "run": trained.folder.name})
-    report.measures = measures(share(trained.test), found, boxes)
-    report.findings = findings(found, boxes)
+    report = Report(differs=_nets.differences(lab, plan(lab)), raw={"pairs": decoded, "run": trained.folder.name})
+    report.raw["overlap"] = {name: float(values.mean()) for name, values in boxes.items()}
+    published = table1.PUBLISHED["multimnist", table1.BEST]
+    error = error_measure("MultiMNIST test error, both digits must be right", [main_metric(trained.test)], published)
+    report.measures = [error, *measures(report.raw)]
+    report.findings = findings(report.raw)
     report.differs += [
         "The pairs shown are not picked by hand: they are the first of each kind among the test pairs.",
         "The paper's red and green are blue and orange here, which colour-blind readers can tell apart.",
     ]
-    report.raw["overlap"] = {name: float(values.mean()) for name, values in boxes.items()}
     report.draw(
-        draw_pairs(lab, trained.model, pairs, found, count),
+        draw_pairs(lab.figure("pairs.png"), trained.model, pairs, decoded["shown"], count),
         "Test pairs, the two reconstructions laid over each other, and the two digits before they were merged. The "
-        "first class of a label is blue, the second orange, both together white. Framed: what was decoded is not what "
-        "is there.",
+        "first class of a label is blue, the second orange, both together white. Framed: the decoded classes are not "
+        "the labels.",
     )
     report.draw(
-        draw_overlaps(lab, boxes),
+        draw_overlaps(lab.figure("overlap.png"), boxes),
         "How much the digits of a test pair overlap: area of the intersection of their tight bounding boxes over that "
         "of the smaller box.",
     )
@@ -72,9 +78,9 @@ def run(lab: Lab) -> Report:
 
 
 def take_apart(model: Model, pairs: Pairs, count: int) -> dict[str, Any]:
-    """Decode the true classes and an absent one for the first `count` pairs, and find examples of each kind.
+    """Decode the true classes and an absent one for the first ``count`` pairs, and find examples of each kind.
 
-    Errors are squared differences summed over a digit's picture, as in the loss, averaged over the digits. `black` is
+    Errors are squared differences summed over a digit's picture, as in the loss, averaged over the digits. ``black`` is
     the error of drawing nothing, for scale.
     """
     sums = {"true": 0.0, "absent": 0.0, "black": 0.0}
@@ -137,67 +143,65 @@ def as_labelled(labels: tuple[int, int], guess: NDArray[np.bool_]) -> tuple[int,
     return (two, one) if two == labels[0] or one == labels[1] else (one, two)
 
 
-def measures(share: dict[str, Any], found: dict[str, Any], boxes: dict[str, NDArray]) -> list[Measure]:
-    error = found["error"]
+def measures(raw: dict[str, Any]) -> list[Measure]:
+    kinds = {"true": "decoding the true classes", "absent": "decoding an absent class", "black": "a black picture"}
     what, area = "squared error per digit, summed over its pixels", "intersection over the smaller, by area"
     return [
-        error_measure(
-            "MultiMNIST test error, both digits must be right", [share], table1.PUBLISHED["multimnist", table1.BEST]
-        ),
-        Measure("decoding the true classes", [error["true"]], "", note=what),
-        Measure("decoding a class that is not there", [error["absent"]], "", note=what),
-        Measure("a black picture", [error["black"]], "", note=what),
+        *(Measure(name, [raw["pairs"]["error"][kind]], "", note=what) for kind, name in kinds.items()),
         *(
-            Measure(f"mean overlap of the digits' {name}", [100 * float(values.mean())], "%", "80", note=area)
-            for name, values in boxes.items()
+            Measure(f"mean overlap of the digits' {name}", [100 * share], "%", "80", note=area)
+            for name, share in raw["overlap"].items()
         ),
     ]
 
 
-def findings(found: dict[str, Any], boxes: dict[str, NDArray]) -> list[str]:
+def findings(raw: dict[str, Any]) -> list[str]:
     """What the numbers say, whichever way they fall."""
-    true, absent, black = (found["error"][name] for name in ("true", "absent", "black"))
-    better = "closer to its own digit than" if true < absent else "*no* closer to its own digit than"
-    means = {name: 100 * float(values.mean()) for name, values in boxes.items()}
-    nearest = min(means, key=lambda name: abs(means[name] - 80))
+    true, absent, black = (Measure(kind, [raw["pairs"]["error"][kind]], "") for kind in ("true", "absent", "black"))
+    overlap = {name: 100 * share for name, share in raw["overlap"].items()}
+    nearest = min(overlap, key=lambda name: abs(overlap[name] - 80))
     return [
-        f"A true class's drawing is {better} an absent class's: squared error {true:.1f} against {absent:.1f}, over "
-        f"{found['count']:,} test pairs. A black picture would have {black:.1f}, so the true class "
-        f"{'explains' if true < black else 'is *no* better than nothing: it explains'} "
-        f"{100 * (1 - true / black):.0f} % of its digit and the absent one {100 * (1 - absent / black):.0f} %.",
+        f"Over {raw['pairs']['count']:,} test pairs, "
+        + difference("the squared error of the true class's drawing", true, "that of an absent class's", absent)
+        + f". A black picture has {black.mean:.1f}: the true class explains {100 * (1 - true.mean / black.mean):.0f} % "
+        f"of its digit, the absent one {100 * (1 - absent.mean / black.mean):.0f} %.",
         "By area, the digits overlap by "
-        + ", ".join(f"{mean:.1f} % ({name})" for name, mean in means.items())
+        + ", ".join(f"{mean:.1f} % ({name})" for name, mean in overlap.items())
         + f" on average. The paper says 80 % of their 20x20 boxes; nearest to that are the {nearest}.",
     ]
 
 
 def overlap_of(pairs: Pairs, count: int) -> dict[str, NDArray[np.float64]]:
-    """How much the first `count` pairs overlap: their tight boxes, and squares of two sizes about each centre."""
-    parts = [np.arange(start, min(start + 2000, count)) for start in range(0, count, 2000)]
+    """How much the first ``count`` pairs overlap: their tight boxes, and squares of two sizes about each centre."""
     offsets = pairs.offsets(pairs.numbers(np.arange(count)))  # (N, 2, 2)
     apart = np.abs(offsets[:, 0] - offsets[:, 1])  # (N, 2)
     squares = {name: np.clip(1 - apart / side, 0, None).prod(axis=1) for name, side in SQUARES.items()}
-    return {TIGHT: np.concatenate([pairs.overlaps(part) for part in parts])} | squares
+    return {TIGHT: tight_overlaps(pairs, count)} | squares
 
 
-def draw_pairs(lab: Lab, model: Model, pairs: Pairs, found: dict[str, Any], count: int) -> Path:
-    shown = found["shown"]
-    right = Block("both right", columns(model, pairs, shown["right"], ["R"]))
-    absent = Block("* a class that is not there", columns(model, pairs, shown["absent"], ["*R"]))
-    wrong = columns(model, pairs, shown["wrong"], ["R:P", "R"])
-    bands = [[right, absent], [Block("wrong: decoded as predicted (P), beside it as labelled", wrong, 2)]]
-    title = "Two digits, taken apart by two capsules"
-    note = (
-        f"the first of each kind among {count:,} test pairs  ·  L: labels, R: decoded classes; first blue, second "
-        "orange  ·  framed: not what is there"
-    )
-    return page(lab.figure("pairs.png"), bands, title, note)
+def overlay(two: NDArray) -> NDArray:
+    """Two grey pictures as one: the first blue, the second orange, both white. Shapes: (2, H, W) -> (3, H, W)"""
+    return np.clip(FIRST[:, None, None] * two[0] + SECOND[:, None, None] * two[1], 0, 1)
 
 
-def columns(model: Model, pairs: Pairs, numbers: list[int], marks: list[str]) -> list[Column]:
-    """The columns of some pairs: for each, one per mark."""
-    if not numbers:
-        return []
+def draw_pairs(path: Path, model: Model, pairs: Pairs, shown: dict[str, list[int]], count: int) -> Path:
+    """Input, decoded and true digits of the first pairs of each kind."""
+    sections = {
+        "both right": ("right", ["R"]),
+        "* an absent class": ("absent", ["*R"]),
+        "wrong: decoded as predicted (P), beside it as labelled": ("wrong", ["R:P", "R"]),
+    }
+    rows = []
+    for title, (kind, marks) in sections.items():
+        if shown[kind]:
+            rows += draw_columns(model, pairs, shown[kind], marks, title)
+    note = f"the first of each kind among {count:,} test pairs  ·  L: labels, R: decoded classes; first blue, second "
+    note += "orange  ·  framed: not the labels"
+    return picture_rows(path, rows, "Two digits, decoded by two capsules", note, size=144)
+
+
+def draw_columns(model: Model, pairs: Pairs, numbers: list[int], marks: list[str], title: str) -> list[Row]:
+    """Three rows for some pairs, with a column per pair and mark."""
     batch = pairs.batch(numbers)
     assert batch.sources is not None
     poses, guess = answer(model, batch.images)
@@ -207,34 +211,31 @@ def columns(model: Model, pairs: Pairs, numbers: list[int], marks: list[str]) ->
         "R:P": np.array([as_labelled((int(a), int(b)), row) for (a, b), row in zip(labels, guess, strict=True)]),
         "*R": np.column_stack([labels[:, 0], absent_class(labels, guess)]),
     }
+    heads, cells = [], []
     drawn = {mark: decode(model, poses, chosen[mark]) for mark in marks}
-    images, sources = batch.images[:, 0].numpy(), batch.sources.images[:, :, 0].numpy()
-    return [
-        Column(images[n], drawn[mark][n], sources[n], two(labels[n]), two(chosen[mark][n]), mark)
-        for n in range(len(numbers))
-        for mark in marks
-    ]
+    for n, mark in ((n, mark) for n in range(len(numbers)) for mark in marks):
+        (a, b), (c, d) = chosen[mark][n], labels[n]
+        heads.append(f"{mark}:({a}, {b})\nL:({c}, {d})")
+        frame = None if {a, b} == {c, d} else VERMILLION
+        images = batch.images[n].numpy(), overlay(drawn[mark][n]), overlay(batch.sources.images[n, :, 0].numpy())
+        cells.append([Cell(images[0]), Cell(images[1], frame=frame), Cell(images[2])])
+    inputs, decoded, truth = zip(*cells, strict=True)
+    return [Row(inputs, "input", heads=heads, title=title), Row(decoded, "decoded"), Row(truth, "truth")]
 
 
-def two(classes: NDArray[np.int64]) -> tuple[int, int]:
-    return int(classes[0]), int(classes[1])
-
-
-def draw_overlaps(lab: Lab, boxes: dict[str, NDArray[np.float64]]) -> Path:
-    fig = figure(7.2, 4.0)
-    ax = fig.add_axes((0.11, 0.14, 0.84, 0.68))
+def draw_overlaps(path: Path, boxes: dict[str, NDArray[np.float64]]) -> Path:
+    fig, [[ax]] = panels(1, 1, 7.2, 4.0)
     values = 100 * boxes[TIGHT]
     heights, _, _ = ax.hist(values, bins=np.arange(0, 105, 5).tolist(), color=BLUE, edgecolor="white", linewidth=0.8)
     top = 1.35 * float(np.max(heights))
     ax.set(xlim=(0, 100), ylim=(0, top))
-    tight, frames = float(values.mean()), 100 * float(boxes["28x28 frames"].mean())
-    ax.axvline(tight, color=INK, linewidth=2)
-    ax.axvline(frames, color=VERMILLION, linewidth=2, linestyle=(0, (4, 2)))
-    paper: dict[str, Any] = {"va": "top", "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1}}
-    text(ax, tight - 1.2, 0.98 * top, f"tight boxes:\nmean {tight:.1f} %", TICK, INK, ha="right", **paper)
-    text(ax, frames + 1.2, 0.98 * top, f"28x28 frames:\nmean {frames:.1f} %", TICK, VERMILLION, ha="left", **paper)
+    box: dict[str, Any] = {"va": "top", "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1}}
+    for name, colour, side in ((TIGHT, INK, -1), ("28x28 frames", VERMILLION, 1)):
+        mean = 100 * float(boxes[name].mean())
+        ax.axvline(mean, color=colour, linewidth=2, linestyle="-" if side < 0 else (0, (4, 2)))
+        align = "right" if side < 0 else "left"
+        text(ax, mean + 1.2 * side, 0.98 * top, f"{name}:\nmean {mean:.1f} %", TICK, colour, ha=align, **box)
     tidy(ax, "overlap of the two digits' tight bounding boxes, % of the smaller box", "test pairs")
-    heading(
-        ax, "How much the digits of a pair overlap", f"{len(values):,} test pairs; by area; the paper: 80 % on average"
-    )
-    return save(fig, lab.figure("overlap.png"), plot=True)
+    note = f"{len(values):,} test pairs; by area; the paper: 80 % on average"
+    heading(ax, "How much the digits of a pair overlap", note)
+    return save(fig, path, plot=True)

@@ -1,14 +1,15 @@
 """Procedure 1 of *Dynamic Routing Between Capsules* (Sabour, Frosst, Hinton 2017) where it can be seen: in the plane.
 
-Every child capsule votes for the pose of every parent, and at first divides itself equally among them. A parent sums
-what it gets and squashes it: votes in all directions cancel, a bundle of similar ones adds up. Then each child moves
-towards the parents that came out as it had voted, and everything is done again. Nothing is trained here.
+Every child capsule votes for the pose of every parent, and at first is divided equally among them. A parent sums the
+votes it gets and squashes the sum: votes in all directions cancel, a bundle of similar ones adds up. Then each child's
+couplings grow for the parents whose poses agree with its votes, and everything is repeated. Nothing is trained here.
 
 Scene 1 has 24 children. Ten of them agree about parent A and ten others about B, while their votes for other parents
-are scattered; four agree with nobody, and nobody agrees about C. In scene 2 all votes go round the circle.
+are scattered; four agree with no other child, and no children agree about C. In scene 2 all votes are scattered.
 
-The claim to look at: agreement is found without being told. Bundled votes light up, scattered ones fade, the parents
-that are there grow to the unit circle. That the one that is not shrinks is true of this picture, not in general.
+The claim to look at: routing finds agreement without supervision. Couplings of bundled votes grow, those of scattered
+ones shrink, and the parents that children agree about grow to the unit circle. That the other one shrinks is true of
+this picture, not in general.
 """
 
 from typing import Any
@@ -19,29 +20,25 @@ from torch import Tensor
 
 from capsnet import routing
 from capsnet.data import keyed
+from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
-from capsnet.experiments._routing_draw import draw_strip, entropy
-from capsnet.experiments._routing_movie import draw_animation
+from capsnet.experiments._routing_draw import Moment, Scene, draw_animation, draw_strip, moments
 from capsnet.experiments.lab import Lab
-from capsnet.routing.base import Trace
-from capsnet.training import TrainConfig
+from capsnet.routing import Trace
 
-TITLE = "Routing by agreement, seen: votes, couplings and parents in the plane, iteration by iteration"
 ITERATIONS = 5  # the paper takes 3; two more show where it goes
 LONG = 30
 DRAWS = 200
 PARENTS = ("parent A", "parent B", "parent C")
 GROUPS = (0,) * 10 + (1,) * 10 + (3,) * 4  # which parent a child belongs to; 3: none of them
-BUNDLES = (
-    (60.0, 150.0),
-    (150.0, -150.0),
-)  # degrees: where A's and B's bundles point, how far off the others are centred
-SEED = 9  # picked: under most other keys C grows as well, see `other_keys`
+BUNDLES = ((60.0, 150.0), (150.0, -150.0))  # degrees: where the bundles for A and B point, and how far off the rest is
+SEED = 9  # picked: with most other keys C grows as well, see `other_keys`
 KEYS = 30
-
-
-def plan(lab: Lab) -> list[TrainConfig]:
-    return []
+STEPS = (
+    "1  couple:  cᵢⱼ = softmax over j of bᵢⱼ",
+    "2  sum and squash:  vⱼ = squash( Σᵢ cᵢⱼ ûⱼ|ᵢ )",
+    "3  agree:  bᵢⱼ = bᵢⱼ + ûⱼ|ᵢ · vⱼ",
+)
 
 
 def polar(radius: np.ndarray | float, degrees: np.ndarray | float) -> np.ndarray:
@@ -86,8 +83,8 @@ def scattered(draws: int) -> Tensor:
 
 
 def other_keys(iterations: int) -> dict[str, int]:
-    """Scene 1 by the same rules under KEYS keys: how often it ends as in the picture, which is one of them."""
-    lengths = route(torch.cat([agreeing(key) for key in range(KEYS)]), iterations).poses.norm(dim=-1)  # (R, KEYS, J)
+    """Scene 1 by the same rules with KEYS keys: how often it ends as in the picture, which is one of them."""
+    lengths = route(torch.cat([agreeing(key) for key in range(KEYS)]), iterations).activations  # (R, KEYS, J)
     return {
         "keys": KEYS,
         "A and B above 0.95": int((lengths[-1, :, :2] > 0.95).all(dim=1).sum()),
@@ -101,15 +98,20 @@ def route(votes: Tensor, iterations: int = ITERATIONS) -> Trace:
     return trace
 
 
-def measured(trace: Trace) -> dict[str, list]:
-    """Lengths of the parents (R, J) and mean entropy of the couplings (R), as plain lists."""
+def history(votes: Tensor, iterations: int = ITERATIONS) -> list[Moment]:
+    return moments(route(votes, iterations), routing.get("dynamic"))
+
+
+def measured(history: list[Moment]) -> dict[str, list]:
+    """Lengths of the parents (R, J), how undecided the children are (R) and couplings (R, I, J), as plain lists."""
     return {
-        "lengths": trace.poses[:, 0].norm(dim=-1).tolist(),
-        "entropy_bits": entropy(trace.couplings[:, 0].numpy()).tolist(),
-        "couplings": trace.couplings[:, 0].tolist(),
+        "lengths": [moment.activations.tolist() for moment in history],
+        "undecided": [moment.undecided for moment in history],
+        "couplings": [moment.couplings.tolist() for moment in history],
     }
 
 
+@register("routing-toy", "Routing by agreement in the plane: votes, couplings and parents, iteration by iteration")
 def run(lab: Lab) -> Report:
     report = Report(
         differs=[
@@ -121,139 +123,118 @@ def run(lab: Lab) -> Report:
         ]
     )
     iterations = lab.pick(2, ITERATIONS, ITERATIONS)
-    scenes = {"agree": agreeing(), "disagree": disagreeing()}
-    traces = {name: route(votes, iterations) for name, votes in scenes.items()}
-    longer = {name: route(votes, LONG) for name, votes in scenes.items()}
-    for name in scenes:
-        report.raw[name] = measured(traces[name]) | {"votes": scenes[name][0].tolist()}
-        report.raw[f"{name}, {LONG} iterations"] = measured(longer[name])
-        report.tables.append(table(name, report.raw[name]))
-    lengths = route(scattered(DRAWS), iterations).poses.norm(dim=-1).amax(dim=-1)  # (R, draws): the longest parent's
-    report.raw["longest parent of votes scattered by chance"] = lengths.mean(dim=1).tolist()
+    votes = {"agree": agreeing(), "disagree": disagreeing()}
+    for name, title in (("agree", "Scene 1: bundles for A and B"), ("disagree", "Scene 2: all votes scattered")):
+        report.raw[name] = measured(history(votes[name], iterations)) | {"votes": votes[name][0].tolist()}
+        report.raw[f"{name}, {LONG} iterations"] = measured(history(votes[name], LONG))
+        report.tables.append(table(title, report.raw[name]))
+    longest = route(scattered(DRAWS), iterations).activations.amax(dim=-1)  # (R, draws)
+    report.raw["longest parent of votes scattered by chance"] = longest.mean(dim=1).tolist()
     report.raw["scene 1 under other keys"] = other_keys(iterations)
     report.measures = measures(report.raw, iterations)
     report.findings = findings(report.raw, iterations)
-    draw(lab, report, scenes, traces, longer)
-    draw_family(lab, report, scenes["agree"])
+    draw(lab, report, votes, iterations)
     return report
 
 
-def draw(
-    lab: Lab, report: Report, scenes: dict[str, Tensor], traces: dict[str, Trace], longer: dict[str, Trace]
-) -> None:
-    title, words = "Routing by agreement", {"parents": PARENTS, "groups": GROUPS}
-    note = f"Dots: votes of {len(GROUPS)} children, larger where coupled more. Arrows: the parents they add up to."
-    votes, trace = scenes["agree"], traces["agree"]
-    moving = lab.figure("routing-toy.gif")
-    draw_animation(moving, votes, trace, title, note, tween=lab.pick(1, 4, 4), **words)
-    report.draw(moving, "Votes, couplings and parents, step by step: what agrees lights up, what does not fades.")
-    still = draw_strip(
-        lab.figure("routing-toy-agree.png"), votes, trace, f"{title}: two parents find theirs", note, **words
+def draw(lab: Lab, report: Report, votes: dict[str, Tensor], iterations: int) -> None:
+    note = f"Dots: votes of {len(GROUPS)} children, larger where coupled more. Arrows: the parents, their sums."
+    scenes = {name: Scene(values[0].numpy(), PARENTS, GROUPS) for name, values in votes.items()}
+    shown = history(votes["agree"], iterations)
+    path = draw_animation(
+        lab.figure("routing-toy.gif"), scenes["agree"], shown, "Routing by agreement", note, STEPS, lab.pick(1, 4, 4)
     )
+    report.draw(path, "Votes, couplings and parents, step by step: votes that agree darken, the others fade.")
+    path = lab.figure("routing-toy-agree.png")
+    draw_strip(path, scenes["agree"], shown, "Routing by agreement: two parents get their children", note)
     report.draw(
-        still, "Scene 1, one column per iteration. Blue children agree about A, orange ones about B, grey ones never."
+        path, "Scene 1, one column per iteration. Blue children agree about A, orange ones about B, grey ones never."
     )
-    shown = lab.pick((1, LONG), (1, 3, 5, 8, 12, LONG), (1, 3, 5, 8, 12, LONG))
-    still = draw_strip(
+    longer = history(votes["disagree"], LONG)
+    path = draw_strip(
         lab.figure("routing-toy-disagree.png"),
-        scenes["disagree"],
-        longer["disagree"],
-        "Votes all round: no parent wins, until the procedure runs too long",
-        "Squashing keeps short sums short. But what little there is feeds itself, iteration by iteration.",
-        iterations=shown,
-        parents=PARENTS,
+        scenes["disagree"]._replace(groups=(len(PARENTS),) * len(GROUPS)),
+        [longer[r - 1] for r in lab.pick((1, LONG), (1, 3, 5, 8, 12, LONG), (1, 3, 5, 8, 12, LONG))],
+        "Scattered votes: no parent wins, until the procedure runs too long",
+        "Squashing keeps short sums short. But small agreements reinforce themselves, iteration by iteration.",
     )
-    report.draw(
-        still, f"Scene 2, the same procedure on votes that agree about nothing; the last column is iteration {LONG}."
-    )
-
-
-FAMILY = ("dynamic", "attention", "kmeans", "em", "self-attention", "uniform")
-
-
-def draw_family(lab: Lab, report: Report, votes: Tensor) -> None:
-    """The same votes under one routing after another, at its last iteration: who ends up with whom?
-
-    Attention's weights sum to 1 over the children, the others' over the parents: they are scaled to the same total.
-    """
-    ends = []
-    for name in FAMILY:
-        more = {"iterations": ITERATIONS} if "iterations" in routing.option_names(name) else {}
-        routed = routing.get(name, **more)(votes, trace=True)
-        assert routed.trace is not None
-        scale = votes.shape[1] / votes.shape[2] if name == "attention" else 1.0
-        ends.append((scale * routed.trace.couplings[-1], routed.trace.logits[-1], routed.pose, routed.act))
-    couplings, logits, poses, activations = (torch.stack(column) for column in zip(*ends, strict=True))
+    report.draw(path, f"Scene 2, the same procedure on votes that do not agree; the last column is iteration {LONG}.")
+    ends = {name: last_moment(name, votes["agree"]) for name in routing.list_routings()}
     report.raw["family"] = {
-        name: {"lengths": activations[n, 0].tolist(), "couplings": couplings[n, 0].tolist()}
-        for n, name in enumerate(FAMILY)
+        name: {"lengths": moment.activations.tolist(), "couplings": moment.couplings.tolist()}
+        for name, moment in ends.items()
     }
-    still = draw_strip(
+    path = draw_strip(
         lab.figure("routing-toy-family.png"),
-        votes,
-        Trace(couplings, logits, poses, activations, votes),
-        "The same votes under six routings",
-        "Last iteration. In routing, children choose among parents; in attention, parents among children.",
-        columns=FAMILY,
-        activations=activations,
-        parents=PARENTS,
-        groups=GROUPS,
+        scenes["agree"],
+        list(ends.values()),
+        f"The same votes under {len(ends)} routings",
+        "Last iteration. In most routings children are divided among parents; in attention, parents among children.",
     )
     report.draw(
-        still,
-        "Scene 1 under each routing at its last iteration. Attention normalises over the children, so its bars need "
-        "not fill up: a child may be everybody's favourite or nobody's.",
+        path,
+        "Scene 1 under each routing at its last iteration. Where couplings are normalised over the children "
+        "(attention), the bars of a child may sum to more or less than 1.",
     )
 
 
-def table(name: str, values: dict[str, list]) -> Table:
-    scene = {"agree": "Scene 1: bundles for A and B", "disagree": "Scene 2: all votes scattered"}[name]
+def last_moment(name: str, votes: Tensor) -> Moment:
+    """The last iteration of a routing on these votes."""
+    algorithm = routing.get(name)
+    algorithm = routing.get(name, iterations=ITERATIONS) if algorithm.iterates else algorithm
+    trace = algorithm(votes, trace=True).trace
+    assert trace is not None
+    return moments(trace, algorithm)[-1]._replace(label=name)
+
+
+def table(title: str, values: dict[str, list]) -> Table:
     rows = [
-        [str(r + 1), *(f"{length:.2f}" for length in lengths), f"{bits:.2f}"]
-        for r, (lengths, bits) in enumerate(zip(values["lengths"], values["entropy_bits"], strict=True))
+        [str(r + 1), *(f"{length:.2f}" for length in lengths), f"{entropy:.2f}"]
+        for r, (lengths, entropy) in enumerate(zip(values["lengths"], values["undecided"], strict=True))
     ]
-    return Table(f"{scene}, lengths of the parents", ["iteration", *PARENTS, "entropy of the couplings, bits"], rows)
+    return Table(f"{title}, lengths of the parents", ["iteration", *PARENTS, "undecided (1 to 0)"], rows)
 
 
-def kept(couplings: list, group: int) -> float:
-    """How much of themselves the children of a group give to the parent they agree about, in percent, on average."""
+def own_share(couplings: list, group: int) -> float:
+    """The mean coupling of the children of a group to the parent they agree about, in percent."""
     return 100 * float(np.array(couplings)[np.array(GROUPS) == group, group].mean())
 
 
 def measures(raw: dict[str, Any], iterations: int) -> list[Measure]:
-    rows = [
-        Measure(f"scene 1, length of {name} after {iterations} iterations", [raw["agree"]["lengths"][-1][j]], "")
-        for j, name in enumerate(PARENTS)
+    agree, longest = raw["agree"], max(raw["disagree"]["lengths"][-1])
+    return [
+        *(
+            Measure(f"scene 1, length of {name} after {iterations} iterations", [agree["lengths"][-1][j]], "")
+            for j, name in enumerate(PARENTS)
+        ),
+        *(
+            Measure(f"scene 1, coupling of {name}'s children to it", [own_share(agree["couplings"][-1], j)])
+            for j, name in enumerate(PARENTS[:2])
+        ),
+        Measure(f"scene 2, longest parent after {iterations} iterations", [longest], ""),
     ]
-    rows += [
-        Measure(f"scene 1, share of {name}'s children that goes to it", [kept(raw["agree"]["couplings"][-1], j)])
-        for j, name in enumerate(PARENTS[:2])
-    ]
-    longest = max(raw["disagree"]["lengths"][-1])
-    return [*rows, Measure(f"scene 2, longest parent after {iterations} iterations", [longest], "")]
 
 
 def findings(raw: dict[str, Any], iterations: int) -> list[str]:
-    chance = raw["longest parent of votes scattered by chance"]
-    others = raw["scene 1 under other keys"]
+    chance, others = raw["longest parent of votes scattered by chance"], raw["scene 1 under other keys"]
     first, last = raw["agree"]["lengths"][0], raw["agree"]["lengths"][-1]
-    bits = raw["agree"]["entropy_bits"]
-    shares = [kept(raw["agree"]["couplings"][-1], group) for group in (0, 1)]
-    none, much = raw["disagree"], raw[f"disagree, {LONG} iterations"]
+    entropy = raw["agree"]["undecided"]
+    shares = [own_share(raw["agree"]["couplings"][-1], group) for group in (0, 1)]
+    few, many = raw["disagree"], raw[f"disagree, {LONG} iterations"]
     moved = ", ".join(f"{name} from {a:.2f} to {b:.2f}" for name, a, b in zip(PARENTS, first, last, strict=True))
     return [
         f"Where votes agree, in {iterations} iterations: {moved}.",
-        f"The children make up their minds: the entropy of their couplings goes from {bits[0]:.2f} to {bits[-1]:.2f} "
-        f"bits, and those that agree about A and B end by giving them {shares[0]:.0f} % and "
-        f"{shares[1]:.0f} % of themselves (all start at 33 %).",
+        f"The children decide: the entropy of their couplings, relative to its largest value, goes from "
+        f"{entropy[0]:.2f} to {entropy[-1]:.2f}, and the couplings of those that agree about A and B to these parents "
+        f"end at {shares[0]:.0f} % and {shares[1]:.0f} % (all start at 33 %).",
         f"The picture is a picked one. Of {KEYS} scenes by the same rules, A and B both end above 0.95 in "
         f"{others['A and B above 0.95']}, but C ends shorter than before in only {others['C shorter than at first']}: "
-        "a parent that nobody agrees about lives on what happens to agree.",
-        f"Where nothing agrees, the longest parent has {max(none['lengths'][-1]):.2f} after {iterations} iterations "
-        f"and the entropy is still {none['entropy_bits'][-1]:.2f} bits.",
+        "a parent that no group agrees about grows from votes that agree by chance.",
+        f"Where votes do not agree, the longest parent has {max(few['lengths'][-1]):.2f} after {iterations} iterations "
+        f"and the entropy is still {few['undecided'][-1]:.2f}.",
         f"That needs votes spread evenly: of votes scattered by chance the longest parent has {chance[0]:.2f} at first "
         f"and {chance[-1]:.2f} after {iterations} iterations (mean of {DRAWS} draws): some always agree.",
-        f"And it is a matter of stopping in time: after {LONG} iterations on the same votes the longest parent has "
-        f"{max(much['lengths'][-1]):.2f} and the entropy is {much['entropy_bits'][-1]:.2f} bits. The procedure has no "
-        "way to say that nothing agrees; given long enough it makes every child choose.",
+        f"It also depends on the number of iterations: after {LONG} on the same votes the longest parent has "
+        f"{max(many['lengths'][-1]):.2f} and the entropy is {many['undecided'][-1]:.2f}. The procedure cannot say that "
+        "nothing agrees; with enough iterations every child chooses a parent.",
     ]

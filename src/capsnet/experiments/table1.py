@@ -11,17 +11,22 @@ import dataclasses
 
 from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
-from capsnet.experiments._report import Report, error_measure
-from capsnet.experiments.lab import Lab, share
+from capsnet.experiments._registry import register
+from capsnet.experiments._report import Report, error_measure, plural
+from capsnet.experiments.lab import Lab, main_metric
+from capsnet.metrics import difference
 from capsnet.training import TrainConfig
 
-TITLE = "Table 1: test error with and without routing and reconstruction, MNIST and MultiMNIST"
 BASELINE, BEST = "baseline CNN", "CapsNet, routing 3, with reconstruction"
 METHODS = {  # iterations, decoder
     "CapsNet, routing 1, no reconstruction": (1, False),
     "CapsNet, routing 1, with reconstruction": (1, True),
     "CapsNet, routing 3, no reconstruction": (3, False),
     BEST: (3, True),
+}
+LABELS = {BASELINE: "CNN"} | {
+    name: f"routing {iterations}\n{'with' if decoder else 'no'}\nreconstruction"
+    for name, (iterations, decoder) in METHODS.items()
 }
 PUBLISHED = {
     ("mnist", BASELINE): "0.39",
@@ -53,13 +58,14 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, family, method, seed) for family, method in PUBLISHED for seed in lab.seeds]
 
 
+@register("table1", "Table 1: test error with and without routing and reconstruction, MNIST and MultiMNIST", plan=plan)
 def run(lab: Lab) -> Report:
     report = Report(differs=_nets.differences(lab, plan(lab)) + lab.pick([], [EARLIER], []))
     cells = {}
-    for family, method in PUBLISHED:
+    for (family, method), published in PUBLISHED.items():
         trained = [lab.train(config(lab, family, method, seed)) for seed in lab.seeds]
         cells[family, method] = error_measure(
-            f"{NAMES[family]}, {method}", [share(t.test) for t in trained], PUBLISHED[family, method]
+            f"{NAMES[family]}, {method}", [main_metric(t.test) for t in trained], published
         )
         report.raw[f"{family}: {method}"] = {
             "test_error": [t.error for t in trained],
@@ -67,58 +73,30 @@ def run(lab: Lab) -> Report:
             "runs": [t.folder.name for t in trained],
         }
     report.measures = list(cells.values())
-    for family in NAMES:
-        ours, theirs = cells[family, BEST], cells[family, BASELINE]
-        counts = sizes(lab, family)
-        like = "of similar size" if 0.8 < counts["cnn"] / counts["bare"] < 1.25 else f"({counts['cnn'] / 1e6:.1f} M)"
-        report.findings.append(verdict(NAMES[family], like, ours.mean, theirs.mean, ours.interval, theirs.interval))
-    rows = [
-        (METHOD_SHORT.get(method, method), *(cells.get((family, method)) for family in NAMES))
-        for method in (BASELINE, *METHODS)
-    ]
+    for family, name in NAMES.items():
+        report.raw[f"parameters, {family}"] = sizes = count_parameters(lab, family)
+        like = "of similar size" if 0.8 < sizes["cnn"] / sizes["bare"] < 1.25 else f"of {sizes['cnn'] / 1e6:.1f} M"
+        ours, theirs = "the error of the CapsNet with 3 iterations and reconstruction", f"that of the CNN {like}"
+        words = difference(ours, cells[family, BEST], theirs, cells[family, BASELINE])
+        report.findings.append(f"{name}: {words}.")
+        report.differs.append(
+            f"Sizes on {name}: CapsNet {sizes['capsnet']:,} parameters ({sizes['bare']:,} without its decoder), "
+            f"CNN {sizes['cnn']:,} (the paper: {PAPER_SIZES[family]})."
+        )
     figure = bars(
         lab.figure("table1.png"),
-        [str(row[0]) for row in rows],
-        {NAMES[f]: [cells.get((f, m)) for m in (BASELINE, *METHODS)] for f in NAMES},
-        "Test error: each bar one way of training",
-        f"{lab.budget} budget, {len(lab.seeds)} seed{'s' if len(lab.seeds) > 1 else ''}; whiskers: 95 % interval",
+        list(LABELS.values()),
+        {name: [cells.get((family, method)) for method in LABELS] for family, name in NAMES.items()},
+        "Test error by method",
+        f"{lab.budget} budget, {plural(len(lab.seeds), 'seed')}; whiskers: 95 % interval",
     )
     report.draw(figure, "Test error on MNIST and MultiMNIST (both digits must be right) for each method of the table.")
-    for family in NAMES:
-        report.raw[f"parameters, {family}"] = counts = sizes(lab, family)
-        report.differs.append(
-            f"Sizes on {NAMES[family]}: CapsNet {counts['capsnet']:,} parameters ({counts['bare']:,} without its "
-            f"decoder), CNN {counts['cnn']:,} (the paper: {PAPER_SIZES[family]})."
-        )
     return report
 
 
-METHOD_SHORT = {BASELINE: "CNN"} | {
-    name: f"routing {iterations}\n{'with' if decoder else 'no'}\nreconstruction"
-    for name, (iterations, decoder) in METHODS.items()
-}
-
-
-def sizes(lab: Lab, family: str) -> dict[str, int]:
-    """Parameters of the networks; the decoder only helps to train, so the CapsNet is counted with and without it."""
-    bare = dataclasses.replace(config(lab, family, BEST, 0), decoder=False)
-    named = {"capsnet": config(lab, family, BEST, 0), "bare": bare, "cnn": config(lab, family, BASELINE, 0)}
+def count_parameters(lab: Lab, family: str) -> dict[str, int]:
+    """Parameters of the networks. The decoder serves training only: the CapsNet is counted with and without it."""
+    best = config(lab, family, BEST, 0)
+    bare = dataclasses.replace(best, decoder=False)
+    named = {"capsnet": best, "bare": bare, "cnn": config(lab, family, BASELINE, 0)}
     return {name: _nets.parameters(settings) for name, settings in named.items()}
-
-
-def verdict(
-    family: str,
-    like: str,
-    ours: float,
-    theirs: float,
-    interval: tuple[float, float] | None,
-    other: tuple[float, float] | None,
-) -> str:
-    """Whether the CapsNet with three iterations and reconstruction beats the baseline: said either way."""
-    how = "beats" if ours < theirs else "does not beat"
-    apart = interval is not None and other is not None and (interval[1] < other[0] or other[1] < interval[0])
-    sure = "the 95 % intervals do not overlap" if apart else "but the 95 % intervals overlap: no proof"
-    return (
-        f"On {family}, CapsNet with three iterations and reconstruction {how} the baseline {like}: "
-        f"{ours:.2f} % against {theirs:.2f} % ({sure})."
-    )

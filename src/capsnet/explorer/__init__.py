@@ -3,13 +3,13 @@
     from capsnet.explorer import explore
     explore(["capsnet-small-mnist", "runs/mine"])
 
-FastAPI and uvicorn are an extra and are imported only when somebody explores.
+FastAPI and uvicorn are an extra and are imported only when the explorer is used.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from capsnet.models import Model
 
@@ -34,32 +34,37 @@ def explore(
     """Serve the page until Ctrl-C.
 
     Args:
-        models: shipped names, files of weights or run folders; none of them means all shipped models of pictures.
-        host: where to listen. Beyond this machine, or with ``names``, a token is needed; a random one is made if none
-            is given.
-        port: None takes the first free one from 8028 on.
-        browser: whether to open the page in one.
-        token: what visitors have to bring, in ``?token=`` once or as a bearer token.
-        names: what else the server answers to, because a proxy in front of it is called so: ``caps.example.org``.
-        say: who is told the address.
+        models: names of bundled models, weight files or run folders; none means all bundled models of images.
+        host: where to listen. Beyond this machine, or with ``names``, a token is needed; a random one is made if
+            ``token`` is None.
+        port: None takes the first free port from 8028 on.
+        browser: whether to open the page in a browser.
+        token: what visitors must send, in ``?token=`` once or as a bearer token.
+        names: further names that the server answers to, for example a proxy's: ``caps.example.org``.
+        say: gets the address as text.
     """
     _need_extra()
-    from capsnet.explorer._serve import serve
+    from capsnet.explorer.app import create_app as create
+    from capsnet.serving.server import serve
+    from capsnet.serving.service import load_models
 
-    serve(models, host=host, port=port, browser=browser, token=token, names=names, say=say)
+    def make_app(**options: Any) -> "FastAPI":
+        return create(load_models(models), **options)
+
+    serve(make_app, title="the explorer", host=host, port=port, browser=browser, token=token, names=names, say=say)
 
 
 def create_app(
     models: Mapping[str, Model], *, token: str | None = None, host: str = "127.0.0.1", names: Sequence[str] = ()
 ) -> "FastAPI":
-    """The explorer as an ASGI application, for models by the names that visitors see.
+    """The explorer as an ASGI application.
 
     Args:
-        models: by public name.
-        token: what visitors have to bring; None lets in all who reach it.
-        host: where your server listens, so that it answers to that name too; ``0.0.0.0`` and ``::`` stand for all
+        models: models by public name.
+        token: what visitors must send; None admits everyone who can reach the server.
+        host: where the server listens, so that it answers to that name too; ``0.0.0.0`` and ``::`` stand for all
             addresses of this machine.
-        names: further names that it answers to, that of a proxy in front: ``caps.example.org``.
+        names: further names that the server answers to, for example a proxy's: ``caps.example.org``.
     """
     _need_extra()
     from capsnet.explorer.app import create_app as create

@@ -1,31 +1,25 @@
-"""What each question of the page is answered with: functions of an exhibit, run in a worker thread."""
+"""The answers to the page's questions: functions of an exhibit, run in a worker thread."""
 
 import time
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from capsnet.explorer._gallery import place
-from capsnet.explorer._pictures import preparation, quantise, see, tiled, to_bytes, to_input, to_wire
-from capsnet.explorer._rerouting import replacements, reroute, routing_of
+from capsnet import routing
+from capsnet.explorer._seen import place, preparation, see, tiled, to_input
 from capsnet.explorer._studio import Exhibit, Studio
 from capsnet.explorer._wire import Decode, Pair, Question, See, Sweep
 from capsnet.inference import OFFSETS, sweep_dimensions
-from capsnet.layers import ClassCaps, ConvCaps, DenseCaps, PrimaryCaps
-from capsnet.models import Model, describe
-from capsnet.models._decoding import DecodingModel
-from capsnet.models.efficient import EfficientCapsNet
+from capsnet.models import Model, describe, replacements, reroute
 from capsnet.routing import Routing
-
-MARGINS = {"present": 0.9, "absent": 0.1}  # of the margin loss [Eq. 4]
+from capsnet.serving.images import quantise, to_array, to_wire
 
 
 def introduce(exhibit: Exhibit) -> dict[str, Any]:
-    """All that the page has to know about a model before it asks it anything."""
+    """What the page needs to know about a model."""
     model, card, profile = exhibit.model, exhibit.model.card, exhibit.profile
-    accuracy = card.get("test_accuracy")
+    accuracy, info = card.get("test_accuracy"), exhibit.gallery.info
     kind = model.config.get("name", type(model).__name__)
     return {
         "name": exhibit.name,
@@ -36,77 +30,48 @@ def introduce(exhibit: Exhibit) -> dict[str, Any]:
         "channels": model.in_channels,
         "style": preparation(model, centre=True).style,
         "classes": list(model.class_names),
-        "dims": pose_dims(model),
-        "decoder": getattr(model, "decoder", None) is not None,
-        "routing": name_routing(routing) if (routing := routing_of(model)) else None,
+        "dims": model.pose_dim,
+        "decoder": model.draws,
+        "routing": describe_routing(own) if (own := model.class_routing) else None,
         "routings": replacements(model),
-        "grid": list(grid) if (grid := grid_of(model)) else None,
-        "multi": str(card.get("data", "")).partition(":")[0] == "multimnist",
+        "grid": list(model.grid) if model.grid else None,
+        "multi": bool(info and info.objects and info.objects > 1),
         "test_accuracy": accuracy.get("value") if isinstance(accuracy, dict) else accuracy,
         "ranges": profile.model_dump()["ranges"] if profile else None,
         "means": profile.means if profile else None,
         "names": profile.names if profile else None,
-        "margins": MARGINS if isinstance(model, DecodingModel) else None,  # others have other losses
-        "receptive": receptive_of(model),
+        "margins": model.margins._asdict() if model.margins else None,
+        "receptive": model.receptive_field._asdict() if model.receptive_field else None,
         "gallery": exhibit.gallery.exists(),
     }
 
 
-def name_routing(routing: Routing) -> dict[str, Any]:
-    covariance = getattr(routing, "covariance", None)
+def describe_routing(own: Routing) -> dict[str, Any]:
+    """What a routing says about itself."""
+    coupling, presence = own.formula
     return {
-        "name": routing.name,
-        "iterations": getattr(routing, "iterations", None),
-        "activation": getattr(routing, "squash", f"em-{covariance}" if covariance else None),
+        "name": own.name,
+        "sentence": own.sentence,
+        "iterations": getattr(own, "iterations", None),
+        "iteration_name": own.iteration_name,
+        "normalised": own.normalised,
+        "decides": own.decides,
+        "presence_is_length": own.presence_is_length,
+        "coupling": coupling,
+        "presence": presence,
     }
 
 
-def grid_of(model: Model) -> tuple[int, int, int] | None:
-    """How the children of the class capsules lie in the picture, (H, W, types); None where they do not."""
-    return getattr(model, "grid", None) if isinstance(getattr(model, "classes", None), DenseCaps | ClassCaps) else None
-
-
-def receptive_of(model: Model) -> dict[str, int] | None:
-    """The square of pixels that a child at row y and column x sees, on both axes alike: ``size`` of them from
-    ``start + stride * y`` (or x) on. None where the way from the picture to the children is not known to be made of
-    plain square windows. Children that compete for what they see also hear of what their neighbours make of it.
-    """
-    size, stride = 1, 1
-    for window, step in (windows := _windows(model)):
-        size, stride = size + (window - 1) * stride, stride * step
-    return {"size": size, "stride": stride, "start": 0} if windows else None
-
-
-def _windows(model: Model) -> list[tuple[int, int]]:
-    """Size and stride of each window between picture and children, all of them square and unpadded."""
-    conv, primary = getattr(model, "conv", None), getattr(model, "primary", None)
-    if isinstance(model, EfficientCapsNet):
-        convolutions = [layer for layer in (*model.features, model.depthwise) if isinstance(layer, nn.Conv2d)]
-        square = model.image_size[0] == model.image_size[1]
-        return [(layer.kernel_size[0], layer.stride[0]) for layer in convolutions] if square else []
-    if grid_of(model) is None or not isinstance(conv, nn.Conv2d):
-        return []
-    first = (conv.kernel_size[0], conv.stride[0])
-    if isinstance(primary, PrimaryCaps):
-        return [first, (primary.conv.kernel_size[0], primary.conv.stride[0])]
-    capsules = [layer for layer in model.children() if isinstance(layer, ConvCaps)]
-    return [first, *((layer.kernel_size, layer.stride) for layer in capsules)] if capsules else []
-
-
-def pose_dims(model: Model) -> int | None:
-    """How many numbers a class capsule's pose has."""
-    layer = getattr(model, "classes", None)
-    if isinstance(layer, DenseCaps):
-        return layer.weight.shape[2]
-    return 16 if routing_of(model) else None  # matrix capsules: 4 x 4
-
-
 def list_models(studio: Studio) -> dict[str, Any]:
-    return {"models": [introduce(exhibit) for exhibit in studio.exhibits.values()]}
+    """The models, and every registered routing and form: asked at each request, so that none is missed."""
+    return {
+        "models": [introduce(exhibit) for exhibit in studio.exhibits.values()],
+        "routings": [describe_routing(routing.get(name)) | {"name": name} for name in routing.list_forms()],
+    }
 
 
 def look(exhibit: Exhibit, ask: See) -> dict[str, Any]:
-    picture, empty = see(to_bytes(ask.image, "image"), exhibit.model, ask.centre)
+    picture, empty = see(to_array(ask.image, "image"), exhibit.model, ask.centre)
     return {"seen": to_wire(picture), "empty": empty}
 
 
@@ -129,7 +94,7 @@ def classify(exhibit: Exhibit, ask: Question) -> dict[str, Any]:
 
 
 def decode(exhibit: Exhibit, ask: Decode) -> dict[str, Any]:
-    """The slider's call: only the decoder runs."""
+    """Pictures of poses: only the decoder runs."""
     model = exhibit.model
     if len(ask.poses) != len(ask.classes):
         raise ValueError(f"{len(ask.poses)} poses need as many classes, got {len(ask.classes)}")
@@ -153,15 +118,15 @@ def pair(exhibit: Exhibit, ask: Pair) -> dict[str, Any]:
                 f"{what} must fit into the model's {width} x {height} with {model.in_channels} channels, "
                 f"got {pixels.width} x {pixels.height} with {pixels.channels}"
             )
-        alone.append(place(to_bytes(pixels, what), model.image_size, (down, right)))
+        alone.append(place(to_array(pixels, what), model.image_size, (down, right)))
     both = np.minimum(alone[0].astype(np.uint16) + alone[1], 255).astype(np.uint8)
     return {"seen": to_wire(both), "alone": [to_wire(picture) for picture in alone]}
 
 
 def _capsules(model: Model, pose: list[float], j: int) -> torch.Tensor:
-    """Class capsules (J, D) of which only the j-th is there."""
-    dims = pose_dims(model)
-    if dims is None or getattr(model, "decoder", None) is None:
+    """Class capsules (J, D), all zero but the j-th."""
+    dims = model.pose_dim
+    if dims is None or not model.draws:
         raise ValueError("this model has no decoder: its poses cannot be drawn")
     check_class(model, j)
     if len(pose) != dims:

@@ -1,4 +1,4 @@
-"""The page's own files, with types that do not depend on the machine's table and a cache that nearly always asks."""
+"""The page's files, with content types that do not depend on the machine's table."""
 
 import os
 from pathlib import Path
@@ -11,18 +11,13 @@ FOLDER = Path(__file__).parent / "static"
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
-    ".ico": "image/vnd.microsoft.icon",
     ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json",
-    ".png": "image/png",
     ".svg": "image/svg+xml",
-    ".webp": "image/webp",
-    ".woff2": "font/woff2",
 }
 
 
 class Assets(StaticFiles):
-    """Files below ``static/``: a registry that calls scripts plain text would leave the page without any."""
+    """Files below ``static/``. Some machines map .js to text/plain, which browsers refuse to run."""
 
     def __init__(self) -> None:
         super().__init__(directory=FOLDER, check_dir=False)
@@ -33,6 +28,6 @@ class Assets(StaticFiles):
         response = super().file_response(full_path, stat_result, scope, status_code)
         name = Path(full_path)
         response.headers["content-type"] = TYPES.get(name.suffix.lower(), "application/octet-stream")
-        # a browser asks for the icon anew whenever the address changes, which here is with every stroke
+        # a browser requests the icon again whenever the address changes, which is after every stroke
         response.headers["cache-control"] = "max-age=86400" if name.stem == "icon" else "no-cache"
         return response

@@ -1,4 +1,4 @@
-"""Test digits to choose from: the MNIST of the box, or the model's own data set where that can be made here."""
+"""Test pictures to choose from, as the model's data set declares them."""
 
 import threading
 from functools import cached_property, lru_cache
@@ -8,34 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capsnet import data
-from capsnet.data import Dataset
-from capsnet.explorer._pictures import Bytes, quantise, tiled, to_wire
+from capsnet.data import Dataset, DatasetInfo
+from capsnet.explorer._seen import place, tiled
 from capsnet.inference.profiles import Profile
 from capsnet.models import Model
+from capsnet.serving.images import Bytes, quantise, to_wire
+from capsnet.serving.problems import Missing
 
 PAGE = 24
 NUMBERS = 10_000_000  # pairs that have a number, as in the paper's test set
-DIGITS = ("mnist", "multimnist")  # shown as single digits of MNIST
-IN_THE_BOX = (*DIGITS, "expanded-mnist", "affnist", "shapes")
-
-
-class Missing(LookupError):
-    """There is nothing of that name or number."""
+DEFAULT = "mnist"  # for a model whose card names no data set
+NONE = "there is no gallery for this model"
 
 
 class Examples(NamedTuple):
-    """A split whose pictures fit the model's frame, and the class of each, (N,)."""
+    """A split whose pictures fit into the model's frame, and the class of each, (N,)."""
 
     dataset: Dataset
     labels: NDArray[np.int64]
 
 
 class Gallery:
-    """The examples of one model. Nothing is read before somebody looks."""
+    """The examples of one model, read on first use."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.spec = str(model.card.get("data", "mnist"))
+        self.spec = str(model.card.get("data", DEFAULT))
         self._lock = threading.Lock()
 
     def examples(self) -> Examples:
@@ -50,22 +48,29 @@ class Gallery:
             return False
         return True
 
+    @property
+    def info(self) -> DatasetInfo | None:
+        """What the model's data set declares; None if it is not registered or its options are wrong."""
+        try:
+            return data.info(self.spec)
+        except (ValueError, OSError):
+            return None
+
     @cached_property
     def _examples(self) -> Examples:
-        name, _, options = self.spec.partition(":")
-        words = [word for word in options.split(",") if word]
-        fetched = "original" in options  # affNIST's files: a stranger's card must not make the server download anything
-        if name not in IN_THE_BOX or fetched or any("=" not in word for word in words):
-            raise Missing(f"there is no gallery for this model: its data set, {name[:40]!r}, is not in the box")
-        found = _test_split("mnist" if name in DIGITS else self.spec)
-        model, (height, width) = self.model, found.dataset.image_size
+        # only bundled and generated data sets declare one: a card never makes the server download or open a folder
+        if self.info is None or self.info.gallery is None:
+            raise Missing(f"{NONE}: its data set, {self.spec[:40]!r}, is not bundled")
+        examples, model = _test_split(self.info.gallery), self.model
+        height, width = examples.dataset.image_size
         fits = height <= model.image_size[0] and width <= model.image_size[1]
-        if not fits or found.dataset.channels != model.in_channels or found.dataset.num_classes != model.num_classes:
-            raise Missing("there is no gallery for this model: its pictures and classes are not those of MNIST")
-        return found
+        kind = (examples.dataset.channels, examples.dataset.num_classes)
+        if not fits or kind != (model.in_channels, model.num_classes):
+            raise Missing(f"{NONE}: the pictures or classes of {self.info.gallery} do not fit it")
+        return examples
 
     def measured_on(self) -> Dataset:
-        """What the profile is to be measured on: the very data set of the model."""
+        """The data set that the profile is measured on: the model's own."""
         self.examples()
         return data.load(self.spec, "test")
 
@@ -107,29 +112,15 @@ class Gallery:
         return {"seen": to_wire(self.pictures(np.array([index]))[0]), "label": int(labels[index])}
 
     def pair(self, number: int) -> dict[str, Any]:
-        """Two digits of different classes and their offsets: MultiMNIST's pair of that number."""
-        if self.spec.partition(":")[0] not in DIGITS:
-            raise Missing("there are no pairs for this model: they are made of MNIST's digits")
+        """Two pictures of different classes and their offsets: the pair of that number."""
         self.examples()
-        pairs = _pairs()
+        assert self.info is not None
+        pairs = _pairs_of(self.info.gallery)
         which = np.array([number])
         first, second = pairs.choose(which)[0]
         shown = [to_wire(pairs.digits.images[n].transpose(1, 2, 0)) for n in (first, second)]
         labels = [int(pairs.digits.targets[n]) for n in (first, second)]
         return {"first": shown[0], "second": shown[1], "labels": labels, "offsets": pairs.offsets(which)[0].tolist()}
-
-
-def place(picture: Bytes, frame: tuple[int, int], offset: tuple[int, int] = (0, 0)) -> Bytes:
-    """A picture (h, w, C) in the middle of a black frame, moved down and right; what leaves the frame is cut off."""
-    alone = np.zeros((*frame, picture.shape[2]), dtype=np.uint8)
-    into, out = [], []
-    for whole, part, move in zip(frame, picture.shape[:2], offset, strict=True):
-        start = (whole - part) // 2 + move
-        first, last = max(0, start), max(0, start, min(whole, start + part))
-        into.append(slice(first, last))
-        out.append(slice(first - start, last - start))
-    alone[into[0], into[1]] = picture[out[0], out[1]]
-    return alone
 
 
 @lru_cache(maxsize=8)
@@ -139,10 +130,15 @@ def _test_split(spec: str) -> Examples:
     if labels is None:
         labels = np.concatenate([batch.targets.numpy() for batch in data.batches(dataset, 500)])
     if labels.ndim != 1:
-        raise Missing("there is no gallery for this model: its examples have several classes each")
+        raise Missing(f"{NONE}: its examples have several classes each")
     return Examples(dataset, labels)
 
 
-@lru_cache(maxsize=1)
-def _pairs() -> Any:
-    return data.multimnist("test")
+@lru_cache(maxsize=8)
+def _pairs_of(gallery: str | None) -> Any:
+    """The data set that makes pairs of these pictures, placed by offsets."""
+    for name in data.list_datasets():
+        info = data.info(name)
+        if info.objects == 2 and info.gallery == gallery and hasattr(pairs := data.load(name, "test"), "offsets"):
+            return pairs
+    raise Missing(f"there are no pairs for this model: no data set makes them of {gallery}")

@@ -1,50 +1,22 @@
-"""What travels between page and server: every request and every answer, with its limits.
+"""The page's requests and answers, with their limits."""
 
-Validation is strict: no number from a string, no unknown field, no NaN. The answers are declared for the OpenAPI
-schema and its tests; they are written as plain JSON without being validated again.
-"""
+from typing import Annotated, Literal
 
-from typing import Annotated, Any, Literal
+from pydantic import Field
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from capsnet.serving.wire import Answer, Pixels, Wire
 
-SIDE = 1024  # pixels: the largest canvas
 DECODED = 16  # pictures per call
 SHIFT = 12  # pixels that a digit of a pair may be moved
-FIELDS = 20  # of an object: more than any question has
-BASE64 = 4 * -(-SIDE * SIDE * 3 // 3)  # characters of the largest picture
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Class = Annotated[int, Field(ge=0, le=9999)]
 Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a pose
 Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
 Move = Annotated[int, Field(ge=-SHIFT, le=SHIFT)]
+Point = Annotated[list[Number], Field(min_length=2, max_length=2)]
+ChildVotes = Annotated[list[Point], Field(min_length=1, max_length=8)]
 Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
-
-
-class Wire(BaseModel):
-    """Strict in all that comes in."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def few_fields(cls, value: Any) -> Any:
-        """An error for each of a hundred thousand unknown fields would keep all visitors waiting."""
-        if isinstance(value, dict) and len(value) > FIELDS:
-            told = {"most": FIELDS, "found": len(value)}
-            raise PydanticCustomError("too_many_fields", "At most {most} fields are taken, found {found}", told)
-        return value
-
-
-class Pixels(Wire):
-    """A picture: bytes row by row, channels last, in base64. Byte b means b / 255."""
-
-    width: Annotated[int, Field(ge=1, le=SIDE)]
-    height: Annotated[int, Field(ge=1, le=SIDE)]
-    channels: Literal[1, 3]
-    data: Annotated[str, Field(max_length=BASE64)]
 
 
 class See(Wire):
@@ -62,8 +34,18 @@ class Question(Wire):
     iterations: Annotated[int, Field(ge=1, le=10)] | None = None
 
 
-class VotesQuestion(Question):
-    klass: Class = Field(alias="class")
+class TraceQuestion(Question):
+    """``class``: whose votes to send, if any."""
+
+    klass: Class | None = Field(alias="class", default=None)
+
+
+class ToyQuestion(Wire):
+    """Votes [children][parents][2] in the plane."""
+
+    votes: Annotated[list[ChildVotes], Field(min_length=1, max_length=32)]
+    routing: Annotated[str, Field(max_length=100)]
+    iterations: Annotated[int, Field(ge=1, le=10)] | None = None
 
 
 class Decode(Wire):
@@ -85,10 +67,6 @@ class Pair(Wire):
     offsets: Annotated[list[Offset], Field(min_length=2, max_length=2)]
 
 
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
 class Sprite(Answer):
     """As Pixels, of any size."""
 
@@ -99,11 +77,17 @@ class Sprite(Answer):
 
 
 class RoutingInfo(Answer):
-    """``activation``: what makes a parent active, the name of a squash, ``em-diagonal`` or ``em-full``; or unknown."""
+    """What a routing declares; ``coupling`` and ``presence`` are formulas as text with ``_`` and ``^``."""
 
     name: str
+    sentence: str
     iterations: int | None
-    activation: str | None
+    iteration_name: str
+    normalised: Literal["parents", "children", "none"]
+    decides: bool
+    presence_is_length: bool
+    coupling: str
+    presence: str
 
 
 class Margins(Answer):
@@ -145,6 +129,7 @@ class ModelInfo(Answer):
 
 class Models(Answer):
     models: list[ModelInfo]
+    routings: list[RoutingInfo]
 
 
 class Seen(Answer):
@@ -174,9 +159,18 @@ class Swept(Answer):
     pictures: Sprite
 
 
+class Votes(Answer):
+    """The votes for one class in a plane: ``points`` are pairs of float32 in base64."""
+
+    points: str
+    parents: list[list[float]]
+    origin: list[float]
+    explained: float
+
+
 class Traced(Answer):
-    """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where nothing is shared
-    out."""
+    """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where couplings need
+    not sum to one."""
 
     iterations: int
     grid: list[int]
@@ -186,18 +180,16 @@ class Traced(Answer):
     start: float | None
     entropy: list[float]
     lengths: list[list[float]]
+    votes: Votes | None
 
 
-class Voted(Answer):
-    """``weights`` are couplings, as in a trace."""
+class ToyRouted(Answer):
+    """Of each iteration: couplings [children][parents], poses [parents][2], presences [parents], entropy."""
 
-    points: str
-    parents: list[list[float]]
-    origin: list[float]
-    explained: float
-    weights: str
-    offset: float
-    scale: float
+    couplings: list[list[list[float]]]
+    poses: list[list[list[float]]]
+    presences: list[list[float]]
+    entropy: list[float]
 
 
 class Paired(Answer):
@@ -227,9 +219,3 @@ class RandomPair(Answer):
     second: Sprite
     labels: list[int]
     offsets: list[list[int]]
-
-
-class Problem(Answer):
-    """Every 4xx: what was wrong, in one sentence."""
-
-    error: str

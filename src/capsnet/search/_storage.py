@@ -1,7 +1,11 @@
-"""Where a study lives: a file beside the trials, or something that many machines reach. Optuna is imported here only.
+"""Where a study is stored. Optuna is imported here only.
 
-The default is SQLite with write-ahead logging and a patient lock, good for all processes of one machine. A journal file
-also works on network disks, where SQLite's locks do not; PostgreSQL is for many machines.
+The default is a SQLite file for all processes of one machine. A journal file also works on network disks, where
+SQLite's locks do not. PostgreSQL is for many machines.
+
+Databases have Optuna's heartbeat: a running trial whose worker has given no sign of life for ``GRACE`` seconds is
+failed by the next worker that starts a trial, and queued once more with the same values. Optuna has no heartbeat for
+journal files: a killed worker's trial stays "running" there, does not count, and the others go on.
 """
 
 import json
@@ -9,6 +13,8 @@ import random
 import sqlite3
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +24,29 @@ from capsnet.training.config import check_config
 if TYPE_CHECKING:
     import optuna
 
-PATIENCE = 60  # seconds that a process waits for another one's write
-ANSWER = 10  # seconds that a server has to answer
-CREATED = 20  # seconds within which a storage that others are just creating or recovering must be there
-PASSING = ("already exists", "database is locked")  # SQLite's recovery after a kill does not wait by itself
-ABOUT = "capsnet"  # under which a study says what it is a study of
+HEARTBEAT, GRACE = 10, 60  # seconds between two signs of life; without one, until a worker counts as dead
+LOCK_TIMEOUT = 60  # seconds that a process waits for another one's write to SQLite
+CONNECT_TIMEOUT = 10  # seconds that a server has to answer
+CREATE_TIMEOUT = 20  # seconds within which tables that another process is creating must be complete
+TRANSIENT = ("already exists", "database is locked")  # errors of two processes that create or recover one storage
+STUDY_ATTR = "capsnet"  # the study's attribute that holds its recipe and space
 KINDS = "sqlite:///PATH, journal:PATH or postgresql://USER@HOST/DATABASE"
 
 
 def need_optuna() -> Any:
-    """The library, or one sentence about how to get it."""
+    """The library, or one sentence that says how to install it."""
     try:
         import optuna
     except ImportError:
         raise ValueError("searching needs Optuna: pip install 'capsnet[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)  # heartbeat, retry
     return optuna
+
+
+def retry_once() -> Any:
+    """Optuna's callback that queues a trial which was cut short with the same values, but not a second time."""
+    return need_optuna().storages.RetryHeartbeatStaleTrialCallback(max_retry=1)
 
 
 def default_storage(out: Path) -> str:
@@ -41,7 +54,7 @@ def default_storage(out: Path) -> str:
 
 
 def masked(storage: str) -> str:
-    """A storage's address without its password: for messages and files."""
+    """A storage's address without its password, for messages and files."""
     head, at, tail = storage.rpartition("@")
     scheme, slashes, login = head.partition("://")
     if not at or not slashes or ":" not in login:
@@ -49,34 +62,51 @@ def masked(storage: str) -> str:
     return f"{scheme}://{login.partition(':')[0]}:***@{tail}"
 
 
+def _first_line(error: BaseException) -> str:
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+@contextmanager
+def storage_errors(storage: str) -> Iterator[None]:
+    """Turn an error of the storage into one sentence. Finished trials are in it, so the same command continues."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, need_optuna().exceptions.StorageInternalError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, SQLAlchemyError) else error
+        raise ValueError(
+            f"the storage {masked(storage)} failed: {_first_line(cause)}; run the same command to continue"
+        ) from error
+
+
 def open_storage(storage: str) -> "optuna.storages.BaseStorage":
-    """Connect, or say in one sentence why that did not work."""
-    optuna = need_optuna()
+    """Connect, or say in one sentence why that failed."""
+    need_optuna()
     from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
     kind, _, rest = storage.partition(":")
     if not rest or not kind.partition("+")[0].isalnum() or (kind != "journal" and not rest.startswith("//")):
         raise ValueError(f"a storage is {KINDS}, got {masked(storage)!r}")
-    until = time.monotonic() + CREATED
+    deadline = time.monotonic() + CREATE_TIMEOUT
     while True:
         try:
-            if kind == "journal":
-                return _open_journal(optuna, Path(rest))
-            return _open_database(optuna, storage)
-        except (SQLAlchemyError, sqlite3.Error, ImportError, RuntimeError, ValueError, OSError) as error:
-            # another process is creating the same tables, or picking up after one that was killed: wait for it
-            together = isinstance(error, IntegrityError) or any(sign in str(error) for sign in PASSING)
-            if together and time.monotonic() < until:
+            return _open_journal(Path(rest)) if kind == "journal" else _open_database(storage)
+        except ImportError:
+            driver = (
+                "pip install 'capsnet[search-postgres]'" if kind == "postgresql" else "see SQLAlchemy's documentation"
+            )
+            reason = f"the driver for {kind} is not installed: {driver}"
+        except (SQLAlchemyError, sqlite3.Error, RuntimeError, ValueError, OSError) as error:
+            transient = isinstance(error, IntegrityError) or any(sign in str(error) for sign in TRANSIENT)
+            if transient and time.monotonic() < deadline:
                 time.sleep(0.1 + 0.2 * random.random())
                 continue
-            reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-            if isinstance(error, ImportError):
-                driver = "pip install 'capsnet[search]'" if kind == "postgresql" else "see SQLAlchemy's documentation"
-                reason = f"the driver for {kind} is not installed: {driver}"
-            raise ValueError(f"the storage {masked(storage)} cannot be used: {reason}") from None
+            reason = _first_line(error)
+        raise ValueError(f"the storage {masked(storage)} cannot be used: {reason}")
 
 
-def _open_journal(optuna: Any, path: Path) -> "optuna.storages.BaseStorage":
+def _open_journal(path: Path) -> "optuna.storages.BaseStorage":
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
 
     if not path.parent.is_dir():
@@ -85,59 +115,58 @@ def _open_journal(optuna: Any, path: Path) -> "optuna.storages.BaseStorage":
     return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
 
 
-def _open_database(optuna: Any, storage: str) -> "optuna.storages.BaseStorage":
+def _open_database(storage: str) -> "optuna.storages.BaseStorage":
     options: dict[str, Any] = {}
     if storage.startswith("sqlite"):
         path = storage.partition(":///")[2]
         if not path or path == ":memory:":
             raise ValueError("a study in memory is lost with its process")
-        with sqlite3.connect(path, timeout=PATIENCE) as connection:  # readers and one writer do not wait for each other
-            connection.execute("PRAGMA journal_mode=WAL")
+        with sqlite3.connect(path, timeout=LOCK_TIMEOUT) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")  # readers and one writer do not wait for each other
         connection.close()
-        options = {"connect_args": {"timeout": PATIENCE}}
+        options = {"connect_args": {"timeout": LOCK_TIMEOUT}}
     elif storage.startswith("postgresql"):
-        options = {"connect_args": {"connect_timeout": ANSWER}, "pool_pre_ping": True}
+        options = {"connect_args": {"connect_timeout": CONNECT_TIMEOUT}, "pool_pre_ping": True}
         storage = storage.replace("postgresql://", "postgresql+psycopg://")  # the same driver in every SQLAlchemy
-    return optuna.storages.RDBStorage(storage, engine_kwargs=options)
+    return need_optuna().storages.RDBStorage(
+        storage,
+        engine_kwargs=options,
+        heartbeat_interval=HEARTBEAT,
+        grace_period=GRACE,
+        heartbeat_stale_trial_callback=retry_once(),
+    )
 
 
 def open_study(storage: str, name: str, config: TrainConfig, space: str) -> "optuna.Study":
-    """Join the study of that name, or begin it; one of another recipe or space is refused.
+    """Join the study of that name or create it; a study of another recipe or space is refused.
 
-    Pruning is by the median: a trial ends after an epoch at which its best validation accuracy so far is below the
-    median of the others' at that epoch. Successive halving would end more trials sooner, on the rank of the very first
-    epochs; but a one-cycle schedule is still warming up there, and what learns slowly at first is often best at last.
+    A trial is pruned by the median: after an epoch at which its best validation accuracy so far is below the median of
+    the others' at that epoch. Successive halving would end more trials sooner, by the rank of the first epochs, where
+    a one-cycle schedule is still warming up.
     """
     optuna = need_optuna()
     pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, config.epochs // 4), n_min_trials=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        study = optuna.create_study(
-            storage=open_storage(storage), study_name=name, direction="maximize", load_if_exists=True, pruner=pruner
-        )
-    about = {"space": space, "config": _plain(config)}
-    before = study.user_attrs.get(ABOUT)
-    if before is None:
-        study.set_user_attr(ABOUT, about)
+    study = optuna.create_study(
+        storage=open_storage(storage), study_name=name, direction="maximize", load_if_exists=True, pruner=pruner
+    )
+    wanted = {"space": space, "config": json.loads(config.to_json())}
+    stored = study.user_attrs.get(STUDY_ATTR)
+    if stored is None:
+        study.set_user_attr(STUDY_ATTR, wanted)
         return study
-    before = before | {"config": _plain(check_config(before["config"]))}  # with the settings that came later
-    if before != about:
+    stored["config"] = json.loads(check_config(stored["config"]).to_json())  # with settings that were added later
+    if stored != wanted:
         raise ValueError(
-            f"the study {name!r} in {masked(storage)} is another search: {_difference(before, about)}; "
+            f"the study {name!r} in {masked(storage)} is another search: {_difference(stored, wanted)}; "
             "choose another --study or --out"
         )
     return study
 
 
-def _plain(config: TrainConfig) -> dict[str, Any]:
-    """As it comes back from a storage."""
-    return json.loads(config.to_json())
-
-
-def _difference(before: dict[str, Any], about: dict[str, Any]) -> str:
-    """What two searches disagree on, in words."""
-    if before["space"] != about["space"]:
-        return f"its space is {before['space']}, not {about['space']}"
-    keys = [key for key in about["config"] if before["config"].get(key) != about["config"][key]]
-    told = [f"{key} is {before['config'].get(key)!r}, not {about['config'][key]!r}" for key in keys]
-    return "its recipe differs: " + ("; ".join(told) or "it is of another version")
+def _difference(stored: dict[str, Any], wanted: dict[str, Any]) -> str:
+    if stored["space"] != wanted["space"]:
+        return f"its space is {stored['space']}, not {wanted['space']}"
+    before, now = stored["config"], wanted["config"]
+    return "its recipe differs: " + "; ".join(
+        f"{key} is {before[key]!r}, not {now[key]!r}" for key in now if before[key] != now[key]
+    )

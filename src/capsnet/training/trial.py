@@ -15,7 +15,7 @@ from capsnet.inference import pick_device
 from capsnet.training.board import Board
 from capsnet.training.checkpoint import new_state
 from capsnet.training.config import TrainConfig, check_config
-from capsnet.training.loop import fit, stop_politely
+from capsnet.training.loop import Interrupted, fit, stop_politely
 from capsnet.training.prepare import build, first, recorded
 from capsnet.training.run import ENV, RESULTS, environment, open_run
 
@@ -52,6 +52,8 @@ def try_out(
             once = dataclasses.replace(config, checkpoint_every=NEVER)
             with stop_politely() as stopped:
                 fit(new_state(once, model), training, validation, run, Board(), stopped, on_epoch)
+            if stopped():  # after the last step
+                raise Interrupted(run.folder)
         finally:
             run.checkpoint.unlink(missing_ok=True)
         tried = judge(config, run.records("epoch"))

@@ -1,18 +1,18 @@
-/** The server, as the panels see it: one request in flight per name, the newest one wins. */
+/** Requests to the server: one in flight per name, and stale responses are ignored. */
 
 const lanes = new Map();
 
 /**
  * A function `call(path, body)` that keeps at most one request of this name in flight. Without a body it is a GET.
  *
- * While one is under way only the newest of those that wait is kept; the others resolve to null and are never sent.
- * Nor does an answer reach the caller when a newer question is waiting, unless the lane is `live`: then what arrives on
- * the way is shown too (in order, as only one is ever in flight), so that a picture follows a moving slider.
+ * While one is in flight only the newest of those that wait is kept; the others resolve to null and are never sent.
+ * An answer is ignored when a newer request is waiting, unless the lane is `live`: then every answer is used, so that a
+ * picture follows a moving slider.
  *
  * @param {string} name
  * @param {{live?: boolean}} [options]
- * @returns {((path: string, body?: object) => Promise<object|null>) & {forget: () => void}} `forget()` drops what is
- *   under way
+ * @returns {((path: string, body?: object) => Promise<object|null>) & {forget: () => void}} `forget()` drops the
+ *   request in flight
  */
 export function latest(name, { live = false } = {}) {
   if (!lanes.has(name)) lanes.set(name, { busy: false, current: null, waiting: null, forgotten: null });
@@ -23,7 +23,7 @@ export function latest(name, { live = false } = {}) {
       lane.waiting = { path, body, live, resolve, reject };
       if (!lane.busy) run(lane);
     });
-  call.forget = () => { // what is asked is no longer wanted: neither sent nor, when it comes, shown
+  call.forget = () => {
     lane.waiting?.resolve(null);
     lane.waiting = null;
     lane.forgotten = lane.current;
@@ -41,7 +41,7 @@ async function run(lane) {
       const answer = await (job.body === undefined ? get(job.path) : post(job.path, job.body));
       job.resolve((lane.waiting && !job.live) || lane.forgotten === job ? null : answer);
     } catch (error) {
-      if (lane.waiting || lane.forgotten === job) job.resolve(null); // an overtaken question's trouble is nobody's
+      if (lane.waiting || lane.forgotten === job) job.resolve(null); // errors of stale requests are ignored
       else job.reject(error);
     }
   }
@@ -92,8 +92,9 @@ export function report(error) {
   say(sentence(error), { kind: "error" });
 }
 
+export const capitalised = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** What went wrong, as a sentence; the server's begin in lower case. */
 export function sentence(error) {
-  const text = error instanceof Error ? error.message : String(error);
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return capitalised(error instanceof Error ? error.message : String(error));
 }

@@ -9,7 +9,7 @@ import { mount as mountFormulas } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
 import { mount as mountKnobs } from "./knobs.js";
-import { chooseModel, show, start, wish } from "./network.js";
+import { chooseModel, show, start, startRequest } from "./network.js";
 import { blank } from "./pixels.js";
 import { mount as mountPair } from "./pair.js";
 import { mount as mountRouting } from "./routing.js";
@@ -57,7 +57,7 @@ function mountSkip() {
   });
 }
 
-/** Ranges of somebody's own network are measured while the page is there already: ask again for a minute. */
+/** Ranges of a network that is not bundled are measured while the page is open: ask again for a minute. */
 function awaitRanges(tries = TRIES) {
   const missing = state.get("models").filter(({ dims, ranges, gallery }) => dims && !ranges && gallery);
   if (!missing.length || tries === 0) return;
@@ -67,23 +67,23 @@ function awaitRanges(tries = TRIES) {
       const fresh = models.find(({ name }) => name === model.name);
       if (!fresh?.ranges) continue;
       Object.assign(model, { ranges: fresh.ranges, means: fresh.means, names: fresh.names });
-      state.set({ measured: state.get("measured") + 1 }); // `models` stays: nothing is asked anew, no knob is reset
+      state.set({ measured: state.get("measured") + 1 }); // `models` stays the same object: no knob is reset
     }
     awaitRanges(tries - 1);
   }, AGAIN);
 }
 
 async function load() {
-  const unasked = wish(); // who draws before all is there keeps the stroke
-  const { models } = await get("/api/models");
+  const current = startRequest(); // a stroke drawn while the page loads is kept
+  const { models, routings } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
-  state.set({ models });
+  state.set({ models, routings });
   awaitRanges();
   const linked = await open().catch((error) => { report(error); return false; });
   if (linked) return;
   if (!state.get("model")) chooseModel(models[0].name);
   const example = await firstExample();
-  if (!unasked()) return;
+  if (!current()) return;
   const { image_size: [height, width], channels } = currentModel();
   if (example) showExample(example);
   else show(blank(width, height, channels), "draw");

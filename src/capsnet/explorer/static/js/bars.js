@@ -23,11 +23,11 @@ export function mount(section) {
 }
 
 function describe({ dims, margins }, answer) {
-  if (!dims && answer?.poses) return "How present each class is, from 0 to 1."; // of several networks, say
+  if (!dims && answer?.poses) return "How present each class is, from 0 to 1."; // an ensemble
   if (!dims) return answer ? "These are probabilities: this network has no capsules." : "";
   const choose = "Choose a row to look into its capsule.";
-  if (!margins) return `How active each capsule is: trained to be ahead of the others, not to reach a mark. ${choose}`;
-  return `Trained to end above ${margins.present} where the class is there, else below ${margins.absent}. ${choose}`;
+  if (!margins) return `How active each capsule is: trained to be ahead of the others, not to reach a value. ${choose}`;
+  return `Trained to end above ${margins.present} where the class is present, else below ${margins.absent}. ${choose}`;
 }
 
 function build() {
@@ -78,15 +78,15 @@ function update() {
 function speak({ lengths, order }) {
   const { classes } = currentModel();
   const words = (k) => [h("b", {}, classes[k]), " · ", lengths[k].toFixed(2)];
-  const somebody = lengths[order[0]] >= PRESENT;
-  parts.verdict.setAttribute("aria-live", state.get("drawing") ? "off" : "polite"); // speak when the stroke has ended
-  if (isBlank(state.get("seen"))) { // what a network says of nothing is no verdict
+  const present = lengths[order[0]] >= PRESENT;
+  parts.verdict.setAttribute("aria-live", state.get("drawing") ? "off" : "polite"); // announced when the stroke has ended
+  if (isBlank(state.get("seen"))) {
     parts.first.replaceChildren(h("span", {}, "nothing drawn yet"));
     parts.second.replaceChildren();
     return;
   }
-  const nobody = [h("span", { class: "nobody" }, `nobody reaches ${PRESENT}`), " · longest: ", ...words(order[0])];
+  const none = [h("span", {}, `none reaches ${PRESENT}`), " · longest: ", ...words(order[0])];
   const first = [h("span", {}, "first: "), ...words(order[0])];
-  parts.first.replaceChildren(...(somebody ? first : nobody));
+  parts.first.replaceChildren(...(present ? first : none));
   parts.second.replaceChildren(...(order.length > 1 ? [h("span", {}, "second: "), ...words(order[1])] : []));
 }

@@ -1,17 +1,17 @@
 /** The same picture through two or three networks or routings, side by side. */
 
 import { latest, report } from "./api.js";
-import { choice, h, offer } from "./elements.js";
+import { button, choice, h, offer } from "./elements.js";
 import { PRESENT, framed } from "./network.js";
 import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
-import { register } from "./share.js";
-import { currentModel, state } from "./state.js";
+import { register } from "./link.js";
+import { currentModel, routingOf, state } from "./state.js";
 
 const MOST = 3;
 const REMEMBERED = 7; // calls whose median time is shown
 const ITERATIONS = [1, 2, 3, 4, 5, 7, 10];
 
-/** What to compare while nobody has said: the network with fewer and more iterations, or with its neighbours. */
+/** What to compare by default: the network with fewer and more iterations, or with others. */
 function defaults(model, models) {
   if (model.routing?.iterations) {
     const counts = [1, model.routing.iterations, 10].filter((count, n, all) => all.indexOf(count) === n);
@@ -23,11 +23,8 @@ function defaults(model, models) {
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
-/** Does this routing of a network take a number of iterations? One that does none says so by having none. */
-function iterates(model, routing) {
-  if (routing && routing !== model.routing?.name) return routing !== "uniform";
-  return Boolean(model.routing?.iterations);
-}
+/** Whether this routing of a network takes a number of iterations. */
+const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations);
 
 class Card {
   /** @param {number} number its place  @param {{onChange: Function, onRemove: Function}} hooks */
@@ -37,7 +34,7 @@ class Card {
     this.onChange = onChange;
     this.times = [];
     this.timed = null; // the answer whose time was the last
-    this.turn = 0; // counts questions: an answer to an older one is not shown
+    this.turn = 0; // counts requests: stale responses are ignored
     const model = choice("Network", [], { onchange: () => onChange({ model: this.model.value }) });
     const routing = choice("Routing", [], { onchange: () => this.rerouted() });
     const iterations = choice("Iterations", [], { onchange: () => this.rerouted() });
@@ -46,9 +43,7 @@ class Card {
     this.bars = h("div", { class: "compare-bars", role: "img" });
     this.facts = h("p", { class: "compare-facts" });
     this.canvas = h("canvas", { class: "compare-picture", role: "img", hidden: true });
-    const words = `Remove column ${number + 1}`;
-    const look = { type: "button", class: "button icon small", "aria-label": words, onclick: onRemove };
-    this.remove = h("button", look, "×");
+    this.remove = button("×", onRemove, { class: "button icon small", "aria-label": `Remove column ${number + 1}` });
     const choices = h("div", { class: "compare-choices" }, model.label, routing.label, iterations.label, this.remove);
     this.element = h(
       "article",
@@ -71,7 +66,7 @@ class Card {
   set(entry, models, removable) {
     const model = models.find(({ name }) => name === entry.model) ?? models[0];
     const key = JSON.stringify([entry, model.name]);
-    // times of another routing say nothing about this one
+    // times of another routing do not count
     if (key !== this.key) Object.assign(this, { times: [], timed: null });
     Object.assign(this, { key, entry, described: model });
     offer(this.model, models.map(({ name, title }) => [name, title]));
@@ -100,7 +95,7 @@ class Card {
     if (answer && current()) this.show(answer, model, picture, picture !== seen);
   }
 
-  /** The page's own answer where this column is the network as it is, so that nothing is computed twice; else null. */
+  /** The page's own answer where this column is the network itself, so that nothing is computed twice; else null. */
   known(picture) {
     const { entry: { routing, iterations }, described: model } = this;
     const own = !routing && (iterations ?? model.routing?.iterations) === model.routing?.iterations;
@@ -131,7 +126,7 @@ class Card {
     const line = (text) => h("span", {}, text);
     const first = [h("b", {}, classes[order[0]]), ` ${lengths[order[0]].toFixed(3)}`];
     const second = order.length > 1 ? [line(`second: ${words(order[1])}`)] : [];
-    const unsure = lengths[order[0]] < PRESENT ? [line(`nobody reaches ${PRESENT}`)] : [];
+    const unsure = lengths[order[0]] < PRESENT ? [line(`none reaches ${PRESENT}`)] : [];
     const verdict = isBlank(picture) ? [line("nothing drawn yet")] : [...first, ...second, ...unsure];
     this.verdict.replaceChildren(...verdict);
     this.bars.classList.toggle("wide", classes.some((name) => name.length > 2));
@@ -160,12 +155,11 @@ class ComparePanel {
   constructor(body) {
     this.cards = [];
     this.grid = h("div", { class: "compare-cards" });
-    const look = { type: "button", class: "button", "data-testid": "compare-add", onclick: () => this.append() };
-    this.add = h("button", look, "Add a column");
+    this.add = button("Add a column", () => this.append(), { "data-testid": "compare-add" });
     body.append(this.grid, this.add);
   }
 
-  /** The entries that hold: a person's, else the defaults of the network that is chosen. */
+  /** The chosen entries, else the defaults of the chosen network. */
   entries() {
     const chosen = state.get("compare") ?? [];
     const model = currentModel();
@@ -184,7 +178,7 @@ class ComparePanel {
     this.cards.length = entries.length;
     const [shown, fresh] = [this.grid.children, this.cards.map(({ element }) => element)];
     if (shown.length !== fresh.length || fresh.some((element, n) => element !== shown[n])) {
-      this.grid.replaceChildren(...fresh); // only then: who chooses by keyboard would lose the focus
+      this.grid.replaceChildren(...fresh); // only then, because it takes the focus away
     }
     this.cards.forEach((card, n) => card.set(entries[n], state.get("models"), entries.length > 1));
     this.add.hidden = entries.length >= MOST;
@@ -203,12 +197,12 @@ class ComparePanel {
 
   ask() {
     const seen = state.get("seen");
-    if (!seen || !state.get("answer") || state.get("drawing")) return; // at the end of a stroke, not in its midst
+    if (!seen || !state.get("answer") || state.get("drawing")) return; // at the end of a stroke
     for (const card of this.cards) card.ask(seen).catch(report);
   }
 }
 
-/** The columns a person chose as text: model*routing*iterations, one after another; null for the defaults. */
+/** The chosen columns as text: model*routing*iterations, one after another; null for the defaults. */
 function encode() {
   const entries = state.get("compare") ?? [];
   const safe = (part) => encodeURIComponent(part).replaceAll("*", "%2A"); // "," and "*" stand between parts

@@ -1,10 +1,10 @@
 /** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
 
 import { latest, report } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { Ink, SIDE } from "./ink.js";
-import { origin, show, wish } from "./network.js";
+import { origin, show, startRequest } from "./network.js";
 import { fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountUpload, upload } from "./upload.js";
@@ -14,8 +14,8 @@ const HELP = "Keys: arrows move the pen (Shift: faster), Space puts it down or l
 
 let ink = null;
 let tools = null; // the panel's controls, by name
-let stroke = 0; // counts strokes and other changes: an answer to an older one ends nothing
-let example = false; // the first visit's picture, which the first stroke wipes away
+let stroke = 0; // counts strokes and other changes: stale responses are ignored
+let example = false; // the first visit's picture, which the first stroke clears
 let started = false; // before the first picture there is nothing to go back to
 let shown = null; // the picture that was seen last, before it was brought to a network's frame
 let file = null; // what was uploaded last: goes with its picture into `ink.source`, to be prepared again
@@ -47,7 +47,7 @@ export function mount(section) {
   state.on(["centre"], () => { tools.centre.checked = state.get("centre"); });
 }
 
-/** The first visit's picture: an example that the first stroke wipes away. */
+/** The first visit's picture: an example that the first stroke clears. */
 export function showExample(seen) {
   show(seen, "gallery");
   example = true;
@@ -55,13 +55,11 @@ export function showExample(seen) {
 }
 
 function buildTools() {
-  const button = (name, text, onclick, more = {}) =>
-    h("button", { type: "button", class: "button", "data-testid": name, onclick, ...more }, text);
-  const undo = button("undo", "Undo", () => back(false));
-  const redo = button("redo", "Redo", () => back(true));
-  const clear = button("clear", "Clear", wipe);
+  const undo = button("Undo", () => back(false), { "data-testid": "undo" });
+  const redo = button("Redo", () => back(true), { "data-testid": "redo" });
+  const clear = button("Clear", wipe, { "data-testid": "clear" });
   const toggle = () => eraser.setAttribute("aria-pressed", !erasing());
-  const eraser = button("eraser", "Eraser", toggle, { "aria-pressed": "false" });
+  const eraser = button("Eraser", toggle, { "data-testid": "eraser", "aria-pressed": "false" });
   const brush = h("input", { type: "range", id: "brush", "data-testid": "brush", min: 12, max: 64, value: 34 });
   const centre = h("input", {
     type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),
@@ -87,12 +85,12 @@ const erasing = () => tools.eraser.getAttribute("aria-pressed") === "true";
 
 /** Send the drawing; what comes back is what the network sees. */
 async function look() {
-  const [model, mine, penDown] = [currentModel(), stroke, ink.pen !== null];
+  const [model, asked, penDown] = [currentModel(), stroke, ink.pen !== null];
   if (!model) return;
   const image = toWire(ink.pixels(model.channels));
   try {
     const answer = await see("/api/see", { model: model.name, image, centre: state.get("centre") });
-    if (!answer || model.name !== state.get("model") || mine !== stroke) return;
+    if (!answer || model.name !== state.get("model") || asked !== stroke) return;
     show(fromWire(answer.seen), "draw", { penDown });
   } catch (error) {
     state.set({ penDown, drawing: penDown });
@@ -101,8 +99,8 @@ async function look() {
 }
 
 /**
- * Pictures from elsewhere (gallery, file, link, pair) take the canvas too, so that one can draw on them. A pair only lies
- * on it: who no longer wants it gets back what was there.
+ * Pictures from elsewhere (gallery, file, link, pair) are put on the canvas, so that one can draw on them. A pair only
+ * covers the drawing, which comes back when the pair is no longer the input.
  */
 function follow() {
   const [seen, from] = [state.get("seen"), state.get("seenFrom")];
@@ -130,7 +128,7 @@ function take(seen, original, from) {
     if (started && (from === "gallery" || from === "upload")) ink.remember();
     ink.load(seen, source);
   }
-  if (!ink.pen) state.set({ penDown: false }); // the answer to the last stroke, which would say so, is dropped
+  if (!ink.pen) state.set({ penDown: false }); // the answer to the last stroke, which would do so, is ignored
 }
 
 function uncover() {
@@ -140,11 +138,11 @@ function uncover() {
   if (below.stale) prepareAgain();
 }
 
-/** The switch or the network changed: prepare anew what was drawn or uploaded. Finished pictures stay as they are. */
+/** The switch or the network changed: prepare the drawing or upload again. Other pictures stay as they are. */
 function prepareAgain() {
-  if (ink.below) ink.below.stale = true; // in time, when it is seen again
+  if (ink.below) ink.below.stale = true; // prepared when it is seen again
   else if (ink.source?.file) upload(ink.source.file);
-  else if (!ink.source && (state.get("seen") || ink.past.length)) look(); // drawn before there was a network, too
+  else if (!ink.source && (state.get("seen") || ink.past.length)) look(); // also what was drawn before there was a network
 }
 
 function refresh() {
@@ -159,7 +157,7 @@ function refresh() {
 
 function beginStroke(point, options) {
   stroke += 1;
-  wish();
+  startRequest();
   ink.remember();
   if (example) ink.clear();
   example = false;
@@ -175,7 +173,7 @@ function endStroke() {
 
 function wipe() {
   stroke += 1;
-  wish();
+  startRequest();
   ink.remember();
   ink.clear();
   example = false;
@@ -188,7 +186,7 @@ function back(forth) {
   const { below } = ink;
   if (ink.pen || !ink.step(forth)) return; // a pointer's stroke is ended first
   stroke += 1;
-  wish();
+  startRequest();
   example = !forth && Boolean(below?.example);
   state.set({ pairMode: false });
   if (ink.source) show(ink.source.seen, ink.source.from, { penDown: false, drawing: false });

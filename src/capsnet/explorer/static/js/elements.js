@@ -15,6 +15,11 @@ export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
+/** A button. */
+export function button(text, onclick, attributes = {}) {
+  return h("button", { type: "button", class: "button", onclick, ...attributes }, text);
+}
+
 /** The same for SVG. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
@@ -32,7 +37,7 @@ export function choice(label, options, attributes = {}) {
   return { label: h("label", { class: "choice" }, h("span", {}, label), select), select };
 }
 
-/** Replace the options of a select and keep the chosen value where it is still there. */
+/** Replace the options of a select and keep the chosen value if it is still among them. */
 export function offer(select, options) {
   const { value } = select;
   select.replaceChildren(...options.map(([key, text]) => h("option", { value: key }, text)));
@@ -57,5 +62,5 @@ export function tween(milliseconds, draw) {
   return () => cancelAnimationFrame(frame);
 }
 
-/** True where the person has not asked for less motion; asked anew each time, for the setting can change. */
+/** Whether motion is allowed; asked each time, because the setting can change. */
 export const mayMove = () => matchMedia("(prefers-reduced-motion: no-preference)").matches;

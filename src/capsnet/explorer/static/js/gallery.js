@@ -1,8 +1,8 @@
-/** The gallery under the canvas: test pictures that were hard to read, that were misread, and those of each class. */
+/** The gallery under the canvas: test pictures that are hard, misread, or of one class. */
 
 import { get, latest, report } from "./api.js";
-import { h } from "./elements.js";
-import { show, wish } from "./network.js";
+import { button, h } from "./elements.js";
+import { show, startRequest } from "./network.js";
 import { frame, fromWire, paint } from "./pixels.js";
 import { rove } from "./rove.js";
 import { currentModel, state } from "./state.js";
@@ -10,32 +10,30 @@ import { currentModel, state } from "./state.js";
 const browse = latest("gallery");
 const fetchDigit = latest("digit");
 
-const names = new WeakMap(); // pictures that were put on the canvas, in words: they come back by undo, too
+const names = new WeakMap(); // descriptions of pictures that were put on the canvas; undo may bring them back
 const KINDS = [
-  ["hard", "Hard", "Read rightly, but only just. Point at one to see what it is."],
-  ["wrong", "Misread", "Read wrongly, the surest mistakes first. Point at one to see what it is."],
+  ["hard", "Hard", "Recognised, but only just. Point at one to see what it is."],
+  ["wrong", "Misread", "Not recognised, the most confident mistakes first. Point at one to see what it is."],
 ];
 
 let view = { kind: "hard", page: 0 };
 let parts = null;
 
-/** Build the gallery in its place; it fills itself when the model is known. */
+/** Build the gallery; it is filled when the model is known. */
 export function mount(place) {
   const tabs = h("div", { class: "segments", role: "tablist", "aria-label": "Which test pictures" });
   const items = h("div", { class: "items", role: "toolbar", "aria-label": "Test pictures" });
   const panel = h("div", { role: "tabpanel", id: "gallery-items", "aria-label": "Test pictures" }, items);
-  const page = (step, text, label) => {
-    const onclick = () => turn(view.kind, view.page + step);
-    return h("button", { type: "button", class: "button small", "aria-label": label, onclick }, text);
-  };
+  const page = (step, text, label) =>
+    button(text, () => turn(view.kind, view.page + step), { class: "button small", "aria-label": label });
   const [before, after] = [page(-1, "‹", "Previous page"), page(1, "›", "Next page")];
-  const caption = h("p", { class: "note caption", "data-testid": "gallery-caption" });
+  const captionLine = h("p", { class: "note caption", "data-testid": "gallery-caption" });
   const [stopTab, stopItem] = [rove(tabs, "button"), rove(items, "button")];
-  parts = { place, tabs, items, caption, before, after, stopTab, stopItem };
+  parts = { place, tabs, items, captionLine, before, after, stopTab, stopItem };
   place.append(h("div", { class: "gallery", "data-testid": "gallery" },
-    h("div", { class: "gallery-head" }, tabs, h("div", { class: "pager" }, before, after)), panel, caption));
+    h("div", { class: "gallery-head" }, tabs, h("div", { class: "pager" }, before, after)), panel, captionLine));
   state.on(["model"], meet);
-  state.on(["seen"], () => tell(null));
+  state.on(["seen"], () => caption(null));
 }
 
 /** A picture for the first visit: clear enough to be read at a glance, or null if there is no gallery. */
@@ -48,7 +46,7 @@ export async function firstExample() {
     const { seen } = await get(`/api/digit/${items[0].index}?${new URLSearchParams({ model: model.name })}`);
     return fromWire(seen);
   } catch {
-    return null; // the canvas invites instead
+    return null; // the canvas shows an invitation instead
   }
 }
 
@@ -58,19 +56,18 @@ async function meet() {
   if (!gallery) return;
   offerTabs(classes);
   const count = await turn("hard", 0);
-  if (count === 0) await turn("0", 0); // not measured, or a network of several digits at once: show what there is
+  if (count === 0) await turn("0", 0); // not measured, or several objects per picture: show a class instead
 }
 
 function offerTabs(classes) {
   const kinds = [...KINDS, ...classes.map((name, k) => [String(k), name])];
   parts.tabs.replaceChildren(...kinds.map(([kind, text]) =>
-    h("button", {
-      type: "button", role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
-      onclick: () => turn(kind, 0),
-    }, text)));
+    button(text, () => turn(kind, 0), {
+      class: null, role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
+    })));
 }
 
-/** Show a page of a kind. Gives the number of its items, null if that is not to be known. */
+/** Show a page of a kind. Gives the number of its items, or null after an error. */
 async function turn(kind, page) {
   view = { kind, page };
   for (const tab of parts.tabs.children) {
@@ -94,11 +91,11 @@ function fill({ items, sprite, pages }, model) {
   parts.before.disabled = view.page <= 0;
   parts.after.disabled = view.page >= pages - 1;
   if (!items.length) {
-    parts.items.replaceChildren(h("p", { class: "note" }, "None of these is known."));
-    parts.caption.textContent = "";
+    parts.items.replaceChildren(h("p", { class: "note" }, "There are none."));
+    parts.captionLine.textContent = "";
     return;
   }
-  tell(null);
+  caption(null);
   const row = fromWire(sprite);
   parts.items.replaceChildren(...items.map((item, n) => {
     const canvas = h("canvas", { "aria-hidden": "true" });
@@ -107,32 +104,32 @@ function fill({ items, sprite, pages }, model) {
     return h("button", {
       type: "button", class: "item", "data-testid": "gallery-item", "aria-label": words, title: words, tabindex: "-1",
       onclick: () => pick(item.index, words),
-      onpointerenter: () => tell(words), onpointerleave: () => tell(null),
-      onfocus: () => tell(words), onblur: () => tell(null),
+      onpointerenter: () => caption(words), onpointerleave: () => caption(null),
+      onfocus: () => caption(words), onblur: () => caption(null),
     }, canvas);
   }));
   parts.stopItem(parts.items.firstElementChild);
 }
 
-/** "a 5, read as 3"; `seen_as` is null for what was read rightly. */
+/** "a 5, read as 3"; `seen_as` is null for a picture that is recognised. */
 function describe({ label, seen_as: seenAs }, classes) {
   const name = classes[label];
   const article = /^([aeiou]|8|1[18]$)/i.test(name) ? "an" : "a";
   return seenAs === null ? `${article} ${name}` : `${article} ${name}, read as ${classes[seenAs]}`;
 }
 
-/** What an item is; else what is on the canvas; else what the tab is about. */
-function tell(words) {
+/** Describe an item, else the picture on the canvas, else the tab. */
+function caption(words) {
   const known = names.get(state.get("seen"));
   const about = KINDS.find(([kind]) => kind === view.kind)?.[2] ?? "";
-  parts.caption.textContent = words ? `This is ${words}.` : known ? `On the canvas: ${known}.` : about;
+  parts.captionLine.textContent = words ? `This is ${words}.` : known ? `On the canvas: ${known}.` : about;
 }
 
 async function pick(index, words) {
-  const wanted = wish();
+  const current = startRequest();
   try {
     const answer = await fetchDigit(`/api/digit/${index}?${new URLSearchParams({ model: state.get("model") })}`);
-    if (!answer || !wanted()) return;
+    if (!answer || !current()) return;
     const seen = fromWire(answer.seen);
     names.set(seen, words);
     show(seen, "gallery", { pairMode: false });

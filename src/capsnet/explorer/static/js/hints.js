@@ -1,6 +1,6 @@
 /** Three short hints for the first visit; the "?" button brings them back. */
 
-import { h, mayMove } from "./elements.js";
+import { button, h, mayMove } from "./elements.js";
 
 const HINTS = [
   ["draw", "Draw", "Each bar says how sure the network is of one class."],
@@ -9,23 +9,7 @@ const HINTS = [
 ];
 const SEEN = "capsnet-hints-seen";
 
-function seenBefore() {
-  try {
-    return localStorage.getItem(SEEN) !== null;
-  } catch {
-    return false; // storage can be switched off: then every visit is the first
-  }
-}
-
-function remember() {
-  try {
-    localStorage.setItem(SEEN, "1");
-  } catch {
-    // as above
-  }
-}
-
-/** Fill the strip, and show it if nobody has closed it here before. */
+/** Fill the strip, and show it if it was never closed in this browser. */
 export function mount(strip) {
   const help = document.getElementById("help");
   const show = (visible) => {
@@ -35,8 +19,8 @@ export function mount(strip) {
   const close = () => {
     const inside = strip.contains(document.activeElement);
     show(false);
-    remember();
-    if (inside) help.focus(); // the focus must not fall back to the top of the page
+    remembered(SEEN, "1");
+    if (inside) help.focus(); // the focus must not go back to the top of the page
   };
   const go = (id) => {
     const title = document.getElementById(`${id}-title`);
@@ -46,8 +30,8 @@ export function mount(strip) {
   };
   strip.append(
     h("ol", {}, ...HINTS.map(([id, name, text]) => h("li", {},
-      h("div", {}, h("button", { type: "button", class: "plain", onclick: () => go(id) }, name), h("p", {}, text))))),
-    h("button", { type: "button", class: "button close", onclick: close }, "Got it"),
+      h("div", {}, button(name, () => go(id), { class: "plain" }), h("p", {}, text))))),
+    button("Got it", close, { class: "button close" }),
   );
   help.addEventListener("click", () => {
     if (!strip.hidden) {
@@ -60,5 +44,5 @@ export function mount(strip) {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !strip.hidden) close();
   });
-  show(!seenBefore());
+  show(remembered(SEEN) === null);
 }

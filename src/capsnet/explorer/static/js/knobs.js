@@ -1,7 +1,7 @@
 /** Panel 3: one slider per number of the selected capsule; the decoder draws what they say, live. */
 
 import { latest, report } from "./api.js";
-import { h, svg } from "./elements.js";
+import { button, h, svg } from "./elements.js";
 import { ownPose } from "./network.js";
 import { difference, fromWire, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
@@ -23,19 +23,18 @@ export function mount(section) {
   const apart = picture("difference", "difference");
   apart.figure.append(h("p", { class: "pair-legend" },
     h("span", { class: "less" }, "missing"), h("span", { class: "more" }, "added")));
-  const who = h("h3", {});
+  const title = h("h3", {});
   const length = h("p", { class: "length" });
-  const button = { type: "button", class: "button", "data-testid": "reset-all", onclick: reset };
-  const resetAll = h("button", button, "Reset all");
+  const resetAll = button("Reset all", reset, { "data-testid": "reset-all" });
   const sliders = h("div", { class: "sliders" });
   const panel = h("div", { class: "knobs" },
     h("div", { class: "pictures" }, input.figure, drawn.figure, apart.figure,
-      h("div", { class: "capsule" }, who, length, resetAll)),
+      h("div", { class: "capsule" }, title, length, resetAll)),
     sliders);
-  const excuse = h("p", { class: "note excuse", hidden: true });
+  const reason = h("p", { class: "note reason", hidden: true });
   const canvases = { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas };
-  parts = { panel, excuse, sliders, who, length, resetAll, ...canvases };
-  section.querySelector(".body").append(excuse, panel);
+  parts = { panel, reason, sliders, title, length, resetAll, ...canvases };
+  section.querySelector(".body").append(reason, panel);
   state.on(["model"], build);
   state.on(["answer", "klass", "measured"], label);
   state.on(["pose"], () => { update(); draw().catch(report); });
@@ -49,12 +48,12 @@ export function turn(dimension, value) {
   state.set({ pose });
 }
 
-/** The selected capsule's pose as the network gave it, before anybody turned a knob. */
+/** The selected capsule's pose as the network gave it. */
 export function base() {
   return ownPose(state.get("answer"), state.get("klass"));
 }
 
-/** "3 slant", or "3" where nobody knows what the dimension does. */
+/** "3 slant", or "3" where the dimension has no name. */
 export function dimensionName(model, klass, dimension) {
   const known = model.names?.[klass]?.[dimension];
   return known ? `${dimension + 1} ${known}` : String(dimension + 1);
@@ -70,10 +69,10 @@ function build() {
   const model = currentModel();
   const works = Boolean(model.dims && model.decoder);
   parts.panel.hidden = !works;
-  parts.excuse.hidden = works;
-  parts.excuse.textContent = model.dims
-    ? "This network has no decoder: its capsules have a pose, but nothing draws it."
-    : "This network has no capsules: it gives one number per class, and there is nothing to turn.";
+  parts.reason.hidden = works;
+  parts.reason.textContent = model.dims
+    ? "This network has no decoder: the poses of its capsules cannot be drawn."
+    : "This network has no capsules: it gives one number per class.";
   knobs = works ? Array.from({ length: model.dims }, (_, d) => buildKnob(d)) : [];
   parts.sliders.style.setProperty("--half", Math.ceil(knobs.length / 2));
   parts.sliders.replaceChildren(...knobs.map(({ row }) => row));
@@ -84,14 +83,14 @@ function buildKnob(d) {
   const slider = h("input", { type: "range", id: `knob-${d}`, "data-testid": `knob-${d}`, step: "any" });
   const tick = h("span", { class: "tick" });
   const number = h("input", { type: "number", "data-testid": `knob-number-${d}`, step: "0.01", inputmode: "decimal" });
-  const undo = h("button", { type: "button", class: "button icon small", "data-testid": `knob-reset-${d}` }, arrow());
+  const revert = () => { turn(d, base()[d]); slider.focus(); };
+  const undo = button(arrow(), revert, { class: "button icon small", "data-testid": `knob-reset-${d}` });
   slider.addEventListener("input", () => turn(d, Number(slider.value)));
   slider.addEventListener("dblclick", () => turn(d, base()[d]));
   number.addEventListener("change", () => {
     if (number.value !== "" && Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
     else update(); // not a number: show the old one again
   });
-  undo.addEventListener("click", () => { turn(d, base()[d]); slider.focus(); });
   const row = h("div", { class: "knob" }, name, h("span", { class: "track" }, tick, slider), number, undo);
   return { row, name, slider, tick, number, undo };
 }
@@ -112,10 +111,10 @@ function range(model, klass, d, own) {
 
 function label() {
   const [model, klass, own] = [currentModel(), state.get("klass"), base()];
-  if (own && !model.dims) parts.excuse.textContent = "This network's capsules cannot be turned: nothing draws them.";
+  if (own && !model.dims) parts.reason.textContent = "This network has no decoder: the poses of its capsules cannot be drawn.";
   if (!own || !knobs.length) return;
   parts.sliders.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
-  parts.who.textContent = `Capsule “${model.classes[klass]}”`;
+  parts.title.textContent = `Capsule “${model.classes[klass]}”`;
   knobs.forEach(({ name, slider, tick, number, undo }, d) => {
     const [low, high] = range(model, klass, d, own[d]);
     const words = dimensionName(model, klass, d);
@@ -168,7 +167,7 @@ async function draw() {
   if (!pose || !model.decoder) return;
   const untouched = klass === answer.order[0] && pose.every((value, d) => value === answer.poses[klass][d]);
   if (untouched && answer.reconstruction) {
-    decode.forget(); // what is still under way is older than this
+    decode.forget(); // a request in flight is older than this
     state.set({ picture: fromWire(answer.reconstruction) });
     return;
   }
@@ -183,7 +182,7 @@ function showPictures() {
   const name = currentModel().classes[state.get("klass")];
   paint(parts.drawn, picture);
   parts.drawn.setAttribute("aria-label", `What the capsule of ${name} draws`);
-  if (picture.width !== seen.width || picture.height !== seen.height) return; // the network has just been changed
+  if (picture.width !== seen.width || picture.height !== seen.height) return; // the network was just changed
   const apart = difference(picture, seen);
   paint(parts.apart, apart);
   parts.apart.setAttribute("aria-label", `Reconstruction less input: ${share(picture, seen)} % apart on average`);

@@ -1,7 +1,7 @@
 /** The view as text for the address bar, and back: `#m=model&x=picture&k=capsule&p=knobs&i=iteration`. */
 
 import { report } from "./api.js";
-import { chooseModel, ownPose, restore, wish } from "./network.js";
+import { chooseModel, ownPose, restore, startRequest } from "./network.js";
 import { fromBase64url, toBase64url } from "./pixels.js";
 import { state } from "./state.js";
 
@@ -10,8 +10,8 @@ const LONGEST = 60000; // characters of a picture that a link still carries; a l
 const registered = new Map();
 
 /**
- * Let a module keep something of its own in the link. `encode` gives null for what need not be said, and `decode` gets
- * null from a link that does not say it: all is as on a first visit then.
+ * Let a module keep something of its own in the link. `encode` gives null for the default, and `decode` gets null from a
+ * link without it.
  */
 export function register(key, { encode, decode }) {
   registered.set(key, { encode, decode });
@@ -71,7 +71,7 @@ export async function decode(text) {
   }
   const klass = fields.has("k") ? Number(fields.get("k")) : null;
   const chosen = Number.isInteger(klass) && klass >= 0 && klass < model.classes.length;
-  wish();
+  startRequest();
   restore(knobValues(fields.get("p")), seen);
   chooseModel(model.name, {
     seen, seenFrom: "link", klass: chosen ? klass : null, chosen, centre: fields.get("c") !== "0",

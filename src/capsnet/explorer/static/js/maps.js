@@ -37,7 +37,7 @@ class CouplingMap {
   }
 }
 
-/** One map per class; below it how present the class is, and before as a ghost. A click selects the class. */
+/** One map per class; below it how present the class is, and lighter how present it was before. A click selects the class. */
 export class Overview {
   constructor(trace, classes, { onChoose, onPoint }) {
     this.cards = classes.map((name, j) => {
@@ -64,7 +64,7 @@ export class Overview {
 
   draw(trace, at, klass, look) {
     const iteration = Math.round(at);
-    const spot = trace.H * trace.W > 1 ? look.spot : null; // the only place there is needs no mark
+    const spot = trace.H * trace.W > 1 ? look.spot : null; // a single place needs no mark
     this.cards.forEach(({ map, bar, ghost, number, button, name }, j) => {
       const values = trace.meanMap(at, j);
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -102,15 +102,15 @@ export class Types {
   draw(trace, at, klass, name, look) {
     this.maps.forEach((map, type) => {
       const values = trace.typeMap(at, klass, type);
-      const mine = look.spot && (look.spot.type === null ? trace.H * trace.W > 1 : look.spot.type === type);
-      map.draw(values, { ...look, range: this.range, spot: mine ? look.spot : null });
+      const marked = look.spot && (look.spot.type === null ? trace.H * trace.W > 1 : look.spot.type === type);
+      map.draw(values, { ...look, range: this.range, spot: marked ? look.spot : null });
       const most = Math.max(...values).toFixed(2);
       map.canvas.setAttribute("aria-label", `Type ${type + 1} to ${name}: couplings up to ${most}`);
     });
   }
 }
 
-/** The colour scale with its numbers; a tick stands at an equal share, where most routings begin, or else at zero. */
+/** The colour scale with its numbers; a tick marks an equal share, where most routings start, or else zero. */
 export class Legend {
   constructor(what) {
     this.canvas = h("canvas", { class: "map-scale-ramp", width: 128, height: 1, role: "img" });
@@ -138,8 +138,8 @@ export class Legend {
     this.least.textContent = digits(least);
     this.most.textContent = digits(most);
     this.tick.style.left = `${(100 * (start - least)) / (most - least || 1)}%`;
-    const share = even ? `all begin at ${digits(start)}` : `an equal share, ${digits(start)}`;
-    this.begin.textContent = `(mark: ${shared ? share : "zero; below it, votes count against"})`;
+    const share = even ? `all start at ${digits(start)}` : `an equal share, ${digits(start)}`;
+    this.begin.textContent = `(mark: ${shared ? share : "zero; negative votes count against"})`;
     this.canvas.setAttribute("aria-label", `Colour scale from ${digits(least)} to ${digits(most)}`);
   }
 }

@@ -1,26 +1,26 @@
-/** From a picture to an answer, and from an answer to a selected capsule: the one place where both are decided. */
+/** From a picture to an answer, and from an answer to a selected capsule: both are decided in this file. */
 
 import { latest, report } from "./api.js";
 import { fits, fromWire, placed, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
-/** From this length on a capsule says that its class is there. */
+/** A class is present if its capsule is at least this long. */
 export const PRESENT = 0.5;
 
 const classify = latest("classify", { live: true });
 const refit = latest("refit");
 let resized = null; // {seen, original}: the picture before it was brought to another network's frame
 let moves = null; // {values, seen}: slider values of a link, waiting for the answer to its picture
-let wishes = 0;
+let requests = 0;
 
 /**
- * A person wants another picture: draws, undoes, picks, uploads, opens a link. Gives a function that tells whether this
- * is still the latest wish: a reply that comes later than the next one is dropped.
+ * A person asks for another picture: draws, undoes, picks, uploads, opens a link. Gives a function that says whether this
+ * is still the latest request: stale responses are ignored.
  */
-export function wish() {
-  wishes += 1;
-  const mine = wishes;
-  return () => mine === wishes;
+export function startRequest() {
+  requests += 1;
+  const number = requests;
+  return () => number === requests;
 }
 
 /** The picture itself where `seen` is what was made of it for the frame of another network. */
@@ -33,12 +33,12 @@ export function framed(picture, model) {
   return model.style === "digit" || model.multi ? placed(picture, model) : null;
 }
 
-/** Show a picture to the network. A person's choice of a capsule outlives strokes, but not another picture. */
+/** Show a picture to the network. The choice of a capsule survives strokes, but not another picture. */
 export function show(seen, from, changes = {}) {
   state.set({ seen, seenFrom: from, chosen: from === "draw" && state.get("chosen"), ...changes });
 }
 
-/** Choose a network: what the old one said goes. `changes` are further keys to set with it. */
+/** Choose a network; the answers of the old one are cleared. `changes` are further keys to set. */
 export function chooseModel(name, changes = {}) {
   state.set({
     model: name, answer: null, pose: null, picture: null, klass: null, chosen: false, iteration: null, ...changes,
@@ -99,7 +99,7 @@ async function bringToFrame(original, model) {
 function take(answer, seen, changes) {
   const klass = state.get("chosen") ? state.get("klass") : answer.order[0];
   const pose = ownPose(answer, klass);
-  const linked = pose && moves?.seen === seen ? moves.values : []; // not of an answer that was under way before
+  const linked = pose && moves?.seen === seen ? moves.values : []; // not for an answer to an earlier picture
   for (const [dimension, value] of linked) {
     if (dimension < pose.length) pose[dimension] = value;
   }

@@ -2,22 +2,22 @@
  * Two digits in one picture: merged as MultiMNIST merges them, taken apart by their capsules.
  *
  * `state.pair` is {first, second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to
- * draw (null stands for the longest and the second longest capsule), and the class that is not there; `found` says that
- * it is the one every visitor finds.
+ * draw (null stands for the longest and the second longest capsule), and an absent class; `initial` marks the pair of a
+ * first visit.
  */
 
 import { latest, report, sentence } from "./api.js";
-import { choice, h, offer } from "./elements.js";
-import { PRESENT, chooseModel, origin, show, wish } from "./network.js";
+import { button, choice, h, offer } from "./elements.js";
+import { register } from "./link.js";
+import { PRESENT, chooseModel, origin, show, startRequest } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
 import { Slot } from "./pair_slot.js";
 import { BLUE, ORANGE, alike, fromWire, paint, tint, toWire } from "./pixels.js";
-import { register } from "./share.js";
 import { currentModel, state } from "./state.js";
 
 const DIGIT = 28; // pixels: what a frame has to hold
 const PAIRS = 100_000; // numbers to draw a random pair from
-const FIRST_PAIR = 73; // what a visitor finds: a 9 and a 6
+const FIRST_PAIR = 73; // of a first visit: a 9 and a 6
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
 const askRandom = latest("pair-random");
@@ -25,7 +25,7 @@ const askMerge = latest("pair");
 const askClassify = latest("pair-classify");
 const askDecode = latest("pair-decode");
 
-/** How far a digit may be moved in the frame of a network: four pixels beyond MultiMNIST's room, at most twelve. */
+/** How far a digit may be moved in the frame of a network: four pixels more than in MultiMNIST, at most twelve. */
 const reach = (frame) => Math.max(0, Math.min(12, Math.floor((frame - DIGIT) / 2) + 4));
 
 /** Why a network cannot look at pairs, or null. */
@@ -34,12 +34,12 @@ function reasonAgainst({ channels, image_size: sides }) {
   return Math.min(...sides) < DIGIT ? "This network's pictures are too small for a digit." : null;
 }
 
-/** What may be expected of a network. */
+/** What a network was trained on. */
 function expectation({ multi, decoder, gallery }) {
   const trained = multi
     ? "This network was trained on overlapping digits."
-    : `This network was trained on single ${gallery ? "digits" : "things"}: nobody ever taught it to see two.`;
-  return decoder ? trained : `${trained} It has no decoder, so it cannot draw what it saw.`;
+    : `This network was trained on single ${gallery ? "digits" : "objects"}, not on pairs.`;
+  return decoder ? trained : `${trained} It has no decoder, so it cannot draw its capsules.`;
 }
 
 /** Both reconstructions in their colours over the input, which shines through where neither has ink. */
@@ -72,8 +72,7 @@ class PairPanel {
 
   build(body) {
     const another = () => this.draw(Math.floor(Math.random() * PAIRS));
-    const look = { type: "button", class: "button", "data-testid": "pair-random", onclick: another };
-    this.random = h("button", look, "Random pair");
+    this.random = button("Random pair", another, { "data-testid": "pair-random" });
     this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle" });
     this.toggle.addEventListener("change", () => this.use(this.toggle.checked));
     this.switch = h("button", { type: "button", class: "button small", hidden: true });
@@ -85,11 +84,11 @@ class PairPanel {
     this.seen = picture("pair-seen", "What the network sees");
     this.both = picture("pair-both", "Both over the input");
     this.alone = [picture("pair-first", "First capsule"), picture("pair-second", "Second capsule")];
-    this.absent = picture("decode-absent", "A class that is not there");
+    this.absent = picture("decode-absent", "An absent class");
     this.picks = ["Blue draws", "Orange draws"].map((label, n) =>
       choice(label, [], { onchange: (event) => this.choose(n, event.target.value) }),
     );
-    const absentPick = choice("Draw one that is not there", []);
+    const absentPick = choice("Draw an absent class", []);
     this.absentPick = absentPick.select;
     this.absentPick.addEventListener("change", () => this.change({ absent: Number(this.absentPick.value) }));
     this.absentPick.setAttribute("data-testid", "decode-absent-class");
@@ -105,12 +104,12 @@ class PairPanel {
     const slots = h("div", { class: "pair-slots" }, ...this.slots.map(({ element }) => element));
     this.controls = h("div", { class: "row pair-controls" }, this.random, use);
     this.stage = h("div", { class: "pair-stage" }, slots, this.figures);
-    body.append(this.controls, h("div", { class: "row pair-honest" }, this.note, this.switch), this.stage);
+    body.append(this.controls, h("div", { class: "row pair-about" }, this.note, this.switch), this.stage);
   }
 
   /** Change some parts of the pair. */
   change(parts) {
-    state.set({ pair: { ...state.get("pair"), ...parts, found: false } });
+    state.set({ pair: { ...state.get("pair"), ...parts, initial: false } });
   }
 
   move(n, offset) {
@@ -129,19 +128,19 @@ class PairPanel {
     try {
       const model = encodeURIComponent(state.get("model"));
       const answer = await askRandom(`/api/pair/random?model=${model}&number=${number}`);
-      if (!answer || state.get("pair") !== before) return; // a link or a stroke brought another one in the meantime
+      if (!answer || state.get("pair") !== before) return; // a link or a stroke set another one meanwhile
       const { first, second, offsets } = answer;
       const parts = { first: fromWire(first), second: fromWire(second), offsets, classes: null, absent: null };
-      state.set({ pair: { ...parts, found: number === FIRST_PAIR } });
+      state.set({ pair: { ...parts, initial: number === FIRST_PAIR } });
     } catch (error) {
-      if (state.get("pair")) report(error); // the one that is there stays
-      else this.excuse(sentence(error));
+      if (state.get("pair")) report(error); // the present pair stays
+      else this.explain(sentence(error));
     }
   }
 
-  /** Let the pair be what all panels look at, or give them back what they had. */
+  /** Make the pair the input of all panels, or restore the input before it. */
   use(on) {
-    wish();
+    startRequest();
     if (on) {
       const [seen, from] = [state.get("seen"), state.get("seenFrom")];
       if (from !== "pair") this.before = { seen: seen && origin(seen), from };
@@ -153,7 +152,7 @@ class PairPanel {
     }
   }
 
-  /** Another network: another frame, perhaps another room to move in, perhaps no pairs at all. */
+  /** Another network has another frame, and perhaps no pairs. */
   meet() {
     const model = currentModel();
     if (!model) return;
@@ -164,12 +163,12 @@ class PairPanel {
       this.switch.onclick = () => chooseModel(better.name);
     }
     this.answer = null;
-    this.excuse(reasonAgainst(model));
+    this.explain(reasonAgainst(model));
     return this.merge();
   }
 
-  /** Say why there are no pairs for this network, or, with null, what to expect of it. */
-  excuse(reason) {
+  /** Say why there are no pairs for this network, or, with null, what it was trained on. */
+  explain(reason) {
     this.note.textContent = reason ?? expectation(currentModel());
     this.controls.hidden = this.stage.hidden = reason !== null;
   }
@@ -179,7 +178,7 @@ class PairPanel {
     if (!model || reasonAgainst(model)) return;
     if (!pair) {
       if (model.gallery) await this.draw(FIRST_PAIR);
-      else this.excuse("There are no digits here to make pairs of: this network knows other pictures.");
+      else this.explain("There are no pairs for this network: it was trained on other pictures.");
       return;
     }
     const limit = reach(Math.min(...model.image_size));
@@ -191,12 +190,12 @@ class PairPanel {
     const [made, seen] = [fromWire(answer.seen), state.get("seen")];
     this.merged = seen && alike(made, seen) ? seen : made;
     paint(this.seen.canvas, this.merged);
-    this.excuse(null);
-    if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link's is there, with its knobs
+    this.explain(null);
+    if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link may have set it already
     await this.read(model);
   }
 
-  /** What the network makes of it: lengths, then pictures. */
+  /** Ask for lengths, then for pictures. */
   async read(model) {
     const answer = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
     if (!answer || model.name !== state.get("model")) return;
@@ -204,7 +203,7 @@ class PairPanel {
     await this.decode(model);
   }
 
-  /** The classes to draw: the chosen ones, else the longest and the second longest; and one that is not there. */
+  /** The classes to draw: the chosen ones, else the longest and the second longest; and an absent one. */
   wanted() {
     const { classes, absent } = state.get("pair");
     const { order } = this.answer;
@@ -249,12 +248,11 @@ class PairPanel {
       canvas.setAttribute("aria-label", `What capsule ${names[n]} draws`);
     });
     const present = this.answer.lengths[this.wanted().absent] >= PRESENT;
-    const there = present ? "which is there after all" : "which is hardly there";
-    this.absent.caption.textContent = `Capsule ${names[2]}, ${there}`;
-    this.absent.canvas.setAttribute("aria-label", `What capsule ${names[2]} draws, ${there}`);
+    this.absent.caption.textContent = `Capsule ${names[2]}, ${present ? "present" : "absent"}`;
+    this.absent.canvas.setAttribute("aria-label", `What capsule ${names[2]} draws, ${present ? "present" : "absent"}`);
   }
 
-  /** Somebody drew or picked another picture: the pair is no longer what is seen. */
+  /** After another picture was drawn or picked, the pair is no longer the input. */
   yield() {
     const pair = state.get("seenFrom") === "pair";
     if (state.get("pairMode") && !pair && state.get("seen") !== null) state.set({ pairMode: false });

@@ -1,11 +1,11 @@
-/** A pair in the address bar: offsets, classes, the class that is not there, whether it is the input, two pictures. */
+/** A pair in the address bar: offsets, classes, the absent class, whether it is the input, two pictures. */
 
 import { fromBase64url, toBase64url } from "./pixels.js";
 import { state } from "./state.js";
 
 const LONGEST_RUN = 255;
 
-/** Bytes with their runs of black as (0, length): a digit is mostly black, and this needs no waiting. */
+/** Bytes with their runs of black as (0, length): a digit is mostly black. */
 function squeeze(bytes) {
   const packed = [];
   for (let n = 0; n < bytes.length; n += 1) {
@@ -46,19 +46,19 @@ function unpackPicture(text) {
 
 const numbers = (text) => text.split("*").map((word) => (word === "" ? null : Number(word)));
 
-/** The pair as text; null while it is the one that every visitor finds. */
+/** The pair as text; null for the pair of a first visit. */
 export function packPair() {
   const pair = state.get("pair");
-  if (!pair || (pair.found && !state.get("pairMode"))) return null;
+  if (!pair || (pair.initial && !state.get("pairMode"))) return null;
   const { offsets, classes, absent, first, second } = pair;
   const words = [offsets.flat().join("*"), (classes ?? [null, null]).map((k) => k ?? "").join("*"), absent ?? ""];
   return [...words, Number(state.get("pairMode")), packPicture(first), packPicture(second)].join(".");
 }
 
-/** Undo `packPair`, into the state; null brings back the pair that every visitor finds. Numbers that are none go. */
+/** Undo `packPair`, into the state; null is the pair of a first visit. Invalid numbers are ignored. */
 export function unpackPair(text) {
   if (text === null) {
-    if (!state.get("pair")?.found) state.set({ pair: null });
+    if (!state.get("pair")?.initial) state.set({ pair: null });
     state.set({ pairMode: false });
     return;
   }
@@ -74,5 +74,5 @@ export function unpackPair(text) {
     absent: absent === "" ? null : whole(Number(absent)),
   };
   const pairMode = mode === "1";
-  state.set({ pair, pairMode, ...(pairMode && { seenFrom: "pair" }) }); // what the link shows is this pair, merged
+  state.set({ pair, pairMode, ...(pairMode && { seenFrom: "pair" }) }); // the link's picture is this pair, merged
 }

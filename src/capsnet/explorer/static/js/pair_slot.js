@@ -1,25 +1,16 @@
 /** One of the two digits of a pair: a small canvas to draw on, and two sliders that move it in the frame. */
 
 import { latest, report } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { Ink } from "./ink.js";
-import { blank, fromWire, toWire } from "./pixels.js";
+import { blank, centred, fromWire, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const BRUSH = 36; // of the canvas's pixels: about two of MNIST's
 const DIGIT = 28; // a digit's frame, whatever the network's
 
 /** The middle of a picture, as large as a digit at the most. */
-function middle(picture) {
-  const [width, height] = [Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height)];
-  const cut = blank(width, height, picture.channels);
-  const [left, top] = [(picture.width - width) >> 1, (picture.height - height) >> 1];
-  for (let y = 0; y < height; y += 1) {
-    const from = ((y + top) * picture.width + left) * picture.channels;
-    cut.bytes.set(picture.bytes.subarray(from, from + width * picture.channels), y * width * picture.channels);
-  }
-  return cut;
-}
+const middle = (picture) => centred(picture, Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height));
 
 export class Slot {
   /** @param {number} number 1 or 2  @param {{onDigit: Function, onOffset: Function}} hooks */
@@ -41,8 +32,7 @@ export class Slot {
       const label = h("label", { class: "pair-slider" }, h("span", {}, n === 0 ? "down" : "right"), input, value);
       return { input, value, label };
     });
-    const button = (text, words, onclick) =>
-      h("button", { type: "button", class: "button small", "aria-label": words, onclick }, text);
+    const make = (text, words, onclick) => button(text, onclick, { class: "button small", "aria-label": words });
     this.element = h(
       "div",
       { class: `pair-slot slot-${number}` },
@@ -51,8 +41,8 @@ export class Slot {
       h(
         "div",
         { class: "row" },
-        button("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear()),
-        button("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take()),
+        make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear()),
+        make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take()),
       ),
       ...this.sliders.map(({ label }) => label),
     );

@@ -67,22 +67,29 @@ export function alike(a, b) {
     a.bytes.every((byte, n) => byte === b.bytes[n]);
 }
 
-/** A picture in the middle of a network's frame, as it is; null where ink would be cut off, or for other channels. */
+/** A part of a picture; what lies outside of the picture is black. */
+function crop(picture, left, top, width, height) {
+  const { channels } = picture;
+  const part = blank(width, height, channels);
+  const [first, last] = [Math.max(0, -left), Math.min(width, picture.width - left)];
+  for (let y = Math.max(0, -top); y < Math.min(height, picture.height - top); y += 1) {
+    const from = ((y + top) * picture.width + left + first) * channels;
+    part.bytes.set(picture.bytes.subarray(from, from + (last - first) * channels), (y * width + first) * channels);
+  }
+  return part;
+}
+
+/** The middle of a picture, or the picture in the middle of a larger black frame. */
+export function centred(picture, width, height) {
+  return crop(picture, -((width - picture.width) >> 1), -((height - picture.height) >> 1), width, height);
+}
+
+/** A picture in the middle of a network's frame; null where ink would be cut off, or for other channels. */
 export function placed(picture, { image_size: [height, width], channels }) {
   if (picture.channels !== channels) return null;
-  const whole = blank(width, height, channels);
-  const [left, top] = [(width - picture.width) >> 1, (height - picture.height) >> 1];
-  for (let y = 0; y < picture.height; y += 1) {
-    for (let x = 0; x < picture.width; x += 1) {
-      const inside = y + top >= 0 && y + top < height && x + left >= 0 && x + left < width;
-      for (let c = 0; c < channels; c += 1) {
-        const byte = picture.bytes[(y * picture.width + x) * channels + c];
-        if (inside) whole.bytes[((y + top) * width + x + left) * channels + c] = byte;
-        else if (byte !== 0) return null;
-      }
-    }
-  }
-  return whole;
+  const whole = centred(picture, width, height);
+  const ink = ({ bytes }) => bytes.reduce((count, byte) => count + (byte > 0), 0);
+  return ink(whole) === ink(picture) ? whole : null;
 }
 
 /** A canvas of the picture's own size, to draw others from. */
@@ -150,13 +157,5 @@ function mix({ width, height }, blue, orange) {
   return { width, height, channels: 3, bytes };
 }
 
-/** Frame number n of pictures that stand side by side in one row, each `width` wide. */
-export function frame(sprite, n, width) {
-  const { height, channels } = sprite;
-  const bytes = new Uint8Array(width * height * channels);
-  for (let y = 0; y < height; y += 1) {
-    const from = (y * sprite.width + n * width) * channels;
-    bytes.set(sprite.bytes.subarray(from, from + width * channels), y * width * channels);
-  }
-  return { width, height, channels, bytes };
-}
+/** Picture number n of those that stand side by side in one row, each `width` wide. */
+export const frame = (sprite, n, width) => crop(sprite, n * width, 0, width, sprite.height);

@@ -1,38 +1,37 @@
 /**
- * The routing of the picture that is seen, iteration by iteration: who gives how much to whom, and what comes of it.
+ * The routing of the picture, iteration by iteration: the couplings of all children and parents.
  *
  * Three views of the same couplings: the picture (where), the maps (to which class, from which type), the votes (why).
- * Pointing at one lights up the same children in the others.
+ * Pointing at one highlights the same children in the others.
  */
 
-import { latest, report } from "./api.js";
-import { choice, h, mayMove, offer, tween } from "./elements.js";
+import { capitalised, latest, report } from "./api.js";
+import { button, choice, h, mayMove, offer, tween } from "./elements.js";
+import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { select } from "./network.js";
 import { toWire } from "./pixels.js";
 import { colourOf, onTheme, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
-import { narrate, tellSpot } from "./routing_words.js";
-import { register } from "./share.js";
+import { describeIteration, describeSpot } from "./routing_words.js";
 import { sparkline } from "./sparkline.js";
 import { currentModel, state } from "./state.js";
 import { Trace } from "./trace.js";
-import { VotePlot, unpackVotes } from "./votes.js";
+import { VotePlot } from "./votes.js";
 
 const PLAY = 1100; // milliseconds per iteration
 const MOVE = 420; // of which things move
 
 const askTrace = latest("trace");
-const askVotes = latest("votes");
 
 class RoutingPanel {
   constructor(body) {
     this.trace = null;
-    this.at = 0; // the place in time that is drawn; moves towards the iteration
+    this.at = 0; // the point in time that is drawn; moves towards the iteration
     this.pinned = null;
     this.hovered = null;
     this.timer = null;
-    this.still = () => {}; // stops what moves
+    this.still = () => {}; // stops the animation
     this.spark = sparkline();
     this.note = h("p", { class: "routing-note" });
     this.story = h("p", { class: "routing-story", "aria-live": "polite", "data-testid": "routing-story" });
@@ -50,12 +49,11 @@ class RoutingPanel {
   }
 
   makeControls() {
-    const button = (id, text, onclick) =>
-      h("button", { type: "button", class: "button", "data-testid": `routing-${id}`, onclick }, text);
-    this.back = button("back", "Back", () => this.step(-1));
-    this.next = button("step", "Step", () => this.step(1));
-    this.play = button("play", "Play", () => this.toggle());
-    this.reset = button("reset", "Reset", () => this.go(0));
+    const make = (id, text, onclick) => button(text, onclick, { "data-testid": `routing-${id}` });
+    this.back = make("back", "Back", () => this.step(-1));
+    this.next = make("step", "Step", () => this.step(1));
+    this.play = make("play", "Play", () => this.toggle());
+    this.reset = make("reset", "Reset", () => this.go(0));
     this.number = h("output", { class: "routing-iteration", "data-testid": "routing-iteration" });
     const runs = choice("Run", [["", "its own"]], {
       "aria-label": "How many iterations to run",
@@ -74,47 +72,33 @@ class RoutingPanel {
     this.look = { colour: ramp(this.body), ink, line, vote, parent, mark };
   }
 
-  /** Why there is nothing to see, or null. */
-  excuse() {
+  /** Why there is nothing to show, or null. */
+  reason() {
     const model = currentModel();
-    if (!model || !state.get("seen")) return "Draw a digit first: its routing appears here.";
+    if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
     if (model.grid) return null;
     return (
-      `This panel shows class capsules that are routed to from places in the picture. ${model.title} has none, ` +
-      "so there is nothing to step through. Choose another network above."
+      `This panel shows class capsules whose children lie in the picture. ${model.title} has none. ` +
+      "Choose another network above."
     );
   }
 
   ask() {
-    const excuse = this.excuse();
-    this.note.textContent = excuse ?? "";
-    this.note.hidden = excuse === null;
-    this.controls.hidden = this.story.hidden = this.stage.hidden = excuse !== null || !this.trace;
-    if (excuse !== null) return this.pause();
-    if (state.get("drawing") || !state.get("answer")) return undefined; // half a stroke's maps help nobody: wait
-    const model = currentModel();
-    const runs = model.routing?.iterations ? state.get("runs") : null; // null: as many as the network has of its own
-    this.question = { model: model.name, seen: toWire(state.get("seen")), ...(runs && { iterations: runs }) };
-    const seen = state.get("seen");
-    askTrace("/api/trace", this.question).then((answer) => answer && this.show(answer, model, seen)).catch(report);
-    return this.askVotes();
+    const reason = this.reason();
+    this.note.textContent = reason ?? "";
+    this.note.hidden = reason === null;
+    this.controls.hidden = this.story.hidden = this.stage.hidden = reason !== null || !this.trace;
+    if (reason !== null) return this.pause();
+    if (state.get("drawing") || !state.get("answer")) return undefined; // wait for the end of the stroke
+    const [model, seen, klass] = [currentModel(), state.get("seen"), state.get("klass")];
+    const runs = model.routing?.iterations ? state.get("runs") : null; // null: the network's own number
+    const body = { model: model.name, seen: toWire(seen), class: klass, ...(runs && { iterations: runs }) };
+    askTrace("/api/trace", body).then((answer) => answer && this.show(answer, model, seen, klass)).catch(report);
+    return undefined;
   }
 
-  askVotes() {
-    const klass = state.get("klass");
-    const model = currentModel();
-    const asked = this.asked?.question === this.question && this.asked?.klass === klass;
-    if (klass === null || !model?.grid || !this.question || asked) return;
-    this.asked = { question: this.question, klass };
-    askVotes("/api/votes", { ...this.question, class: klass }).then((answer) => {
-      if (!answer) return;
-      this.votes.show(unpackVotes(answer), model.classes[klass]);
-      this.draw();
-    }).catch(report);
-  }
-
-  /** A new trace is there. The stage is built anew only where its shape changes. */
-  show(answer, model, seen) {
+  /** Show a new trace. The stage is rebuilt only if its shape changes. */
+  show(answer, model, seen, klass) {
     if (model.name !== state.get("model")) return;
     const shape = JSON.stringify([answer.grid, model.name]);
     const last = this.trace === null || this.target() >= this.trace.R - 1;
@@ -124,6 +108,7 @@ class RoutingPanel {
     this.overview.rescale(this.trace);
     this.types.rescale(this.trace);
     this.regions.picture(seen);
+    this.votes.show(answer.votes, klass, model.classes[klass]);
     this.offerRuns(model.routing?.iterations);
     this.controls.hidden = this.story.hidden = this.stage.hidden = false;
     if (last) this.at = this.trace.R - 1;
@@ -131,12 +116,12 @@ class RoutingPanel {
     this.settle(false);
   }
 
-  /** How many iterations a person may run; a link may have brought another number. */
+  /** How many iterations can be run; a link may name another number. */
   offerRuns(own) {
     const runs = state.get("runs");
     const counts = [...new Set([3, 5, 10, runs])].filter((count) => count && count !== own).sort((a, b) => a - b);
     const others = counts.map((count) => [count, `${count} iterations`]);
-    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "its own way"]]);
+    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "no iterations"]]);
     this.count.value = (own && runs !== own && runs) || "";
     this.count.disabled = !own;
   }
@@ -207,7 +192,7 @@ class RoutingPanel {
 
   /** Go to the iteration that the state asks for, in one jump or on a moving picture. */
   settle(animate) {
-    if (!this.trace) return;
+    if (!this.trace || !currentModel()?.routing) return;
     this.still();
     const [from, to] = [this.at, this.target()];
     this.label(to);
@@ -221,14 +206,15 @@ class RoutingPanel {
 
   label(iteration) {
     const { R, entropy } = this.trace;
-    this.number.textContent = `Iteration ${iteration + 1} of ${R}`;
+    const { classes, routing } = currentModel();
+    this.number.textContent = `${capitalised(routing.iteration_name)} ${iteration + 1} of ${R}`;
     this.back.disabled = this.reset.disabled = iteration === 0;
     this.next.disabled = iteration === R - 1;
     this.play.disabled = R < 2;
     this.spark.draw(entropy, iteration);
-    const [klass, { classes }] = [state.get("klass"), currentModel()];
+    const klass = state.get("klass");
     const known = klass !== null && klass < this.trace.J;
-    this.story.textContent = known ? narrate(this.trace, iteration, klass, classes) : "";
+    this.story.textContent = known ? describeIteration(this.trace, routing, iteration, klass, classes[klass]) : "";
   }
 
   draw() {
@@ -246,12 +232,12 @@ class RoutingPanel {
       const { y, x, type } = trace.place(child);
       return y === spot.y && x === spot.x && (spot.type === null || type === spot.type);
     };
-    this.votes.draw(at, spot && inSpot, this.look);
+    this.votes.draw(trace, at, spot && inSpot, this.look);
     this.regions.light(spot);
     this.typesTitle.textContent = `Couplings to “${name}”: ${this.typesWords}`;
     this.votesTitle.textContent = `Votes for “${name}”`;
     this.spotWords.textContent = spot
-      ? tellSpot(trace, this.target(), spot, currentModel())
+      ? describeSpot(trace, this.target(), spot, currentModel())
       : "Point at a square, or walk over them with the arrow keys.";
   }
 
@@ -274,12 +260,9 @@ class RoutingPanel {
 /** Fill the routing section. */
 export function mount(section) {
   const panel = new RoutingPanel(section.querySelector(".body"));
-  state.on(["answer", "drawing", "model", "runs"], () => panel.ask());
+  state.on(["answer", "drawing", "model", "runs", "klass"], () => panel.ask());
   state.on(["iteration"], () => panel.settle(true));
-  state.on(["klass"], () => {
-    panel.askVotes();
-    panel.settle(false);
-  });
+  state.on(["klass"], () => panel.settle(false));
   register("runs", {
     encode: () => (state.get("runs") ? String(state.get("runs")) : null),
     decode: (text) => state.set({ runs: /^([1-9]|10)$/.test(text ?? "") ? Number(text) : null }),

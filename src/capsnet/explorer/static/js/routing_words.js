@@ -2,16 +2,16 @@
 
 import { digits } from "./trace.js";
 
-const EVEN = 1.3; // couplings come as bytes: a difference of hardly more than one may be rounding
+const EVEN = 1.3; // couplings are sent as bytes: a difference of hardly more than one may be rounding
 
 /**
  * What an iteration did for a class.
  *
  * @param {import("./trace.js").Trace} trace
- * @param {number} iteration 0-based  @param {number} klass  @param {string[]} classes
+ * @param {object} routing as the server describes it
+ * @param {number} iteration 0-based  @param {number} klass  @param {string} name of the class
  */
-export function narrate(trace, iteration, klass, classes) {
-  const name = classes[klass];
+export function describeIteration(trace, routing, iteration, klass, name) {
   const [before, now] = [Math.max(0, iteration - 1), iteration].map((r) => trace.lengths[r][klass].toFixed(2));
   const count = (test) => {
     let number = 0;
@@ -19,31 +19,31 @@ export function narrate(trace, iteration, klass, classes) {
     return number;
   };
   const verb = now === before ? "stays at" : now > before ? `grows from ${before} to` : `shrinks from ${before} to`;
-  if (!trace.shared) {
-    const against = count((coupling) => coupling < -trace.scale / 2); // nearer to zero may be rounding
-    const first = iteration === 0 ? `The votes for “${name}” bring it to ${now}.` : `“${name}” ${verb} ${now}.`;
+  const change = iteration === 0 ? `The votes for “${name}” bring it to ${now}.` : `“${name}” ${verb} ${now}.`;
+  if (routing.normalised === "none") {
+    const against = count((coupling) => coupling < -trace.scale / 2); // closer to zero may be rounding
     return (
-      `${first} A learned number is added to every coupling, so a child's couplings do not add up to one. ` +
-      `The votes of ${against} of ${trace.I} children count against it, with couplings below zero.`
+      `${change} A learned number is added to every coupling, so a child's couplings do not add up to one. ` +
+      `The votes of ${against} of ${trace.I} children count against it, with negative couplings.`
     );
   }
+  const byParent = routing.normalised === "children";
   if (iteration === 0) {
     const first = trace.even
-      ? `At first every child gives each class the same, ${digits(trace.start)} of itself.`
-      : `The children differ from the first on; an equal share is ${digits(trace.start)}.`;
-    return `${first} The votes for “${name}” bring it to ${now}.`;
+      ? `At first ${byParent ? "each class attends to every child" : "every child gives each class"} the same,`
+      : "The children differ from the start; an equal share is";
+    return `${first} ${digits(trace.start)}. ${change}`;
   }
   const { start } = trace;
   const [more, less] = [count((share) => share > 1.5 * start), count((share) => share < 0.67 * start)];
   const than = trace.even ? "than at first" : "than an equal share";
-  return (
-    `“${name}” ${verb} ${now}. Of ${trace.I} children ${more} give it far more of themselves ${than}, ` +
-    `${less} far less.`
-  );
+  return byParent
+    ? `${change} It attends to ${more} of ${trace.I} children far more ${than}, to ${less} far less.`
+    : `${change} Of ${trace.I} children ${more} give it far more of themselves ${than}, ${less} far less.`;
 }
 
-/** Who gets what the children of a position, or the one of a type there, have to give. */
-export function tellSpot(trace, iteration, { y, x, type }, { classes, receptive }) {
+/** The couplings of the children of a position, or of the one of a type there. */
+export function describeSpot(trace, iteration, { y, x, type }, { classes, receptive }) {
   const types = type === null ? [...Array(trace.T).keys()] : [type];
   const shares = classes.map((name, parent) => {
     const sum = types.reduce((total, each) => total + trace.coupling(iteration, trace.child(y, x, each), parent), 0);
@@ -55,7 +55,7 @@ export function tellSpot(trace, iteration, { y, x, type }, { classes, receptive 
   const what = even
     ? `all classes about the same, ${digits(first.share)}`
     : `“${first.name}” ${digits(first.share)}, “${second.name}” ${digits(second.share)}`;
-  const around = trace.H * trace.W === 1 ? "all or nearly all of the picture" : "a larger patch around here";
+  const around = trace.H * trace.W === 1 ? "all or nearly all of the picture" : "a larger patch around this place";
   const patch = receptive ? `${receptive.size} × ${receptive.size} pixels, outlined` : around;
   return `At row ${y + 1}, column ${x + 1}: ${who} ${what}. Each sees ${patch}.`;
 }

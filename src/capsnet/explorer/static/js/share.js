@@ -1,41 +1,36 @@
 /** Panel 8: the link, a picture, the numbers, and a Python snippet that gives the same ones. */
 
 import { report, say } from "./api.js";
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { asJson, asPicture } from "./export.js";
-import { decode, encode, pack, register, turned } from "./link.js";
+import { decode, encode, pack, turned } from "./link.js";
 import { snippet } from "./python.js";
 import { currentModel, state } from "./state.js";
 
-export { register };
-
 const WAIT = 200; // milliseconds of quiet before the address bar follows: browsers limit how often it may change
 
-let parts = null;
+let code = null;
 let timer = null;
 let newest = 0;
 
 /** Fill the panel and keep the address bar up to date from now on. */
 export function mount(section) {
-  const buttons = [];
-  const button = (testid, text, action, kind = "button") => {
-    const onclick = () => action().catch(report);
-    buttons.push(h("button", { type: "button", class: kind, "data-testid": testid, onclick, disabled: true }, text));
-    return buttons.at(-1);
-  };
-  const code = h("code", {});
-  parts = { code };
+  const make = (testid, text, action, kind = "button") =>
+    button(text, () => action().catch(report), { class: kind, "data-testid": testid, disabled: true });
+  const buttons = [
+    make("copy-link", "Copy link", copyLink, "button primary"),
+    make("copy-python", "Copy as Python", copyPython),
+    make("export-png", "Picture (PNG)", async () => save("png", await asPicture())),
+    make("export-json", "Numbers (JSON)", saveNumbers),
+  ];
+  code = h("code", {});
   section.querySelector(".body").append(
-    h("div", { class: "row" },
-      button("copy-link", "Copy link", copyLink, "button primary"),
-      button("copy-python", "Copy as Python", copyPython),
-      button("export-png", "Picture (PNG)", async () => save("png", await asPicture())),
-      button("export-json", "Numbers (JSON)", saveNumbers)),
+    h("div", { class: "row" }, ...buttons),
     h("details", { class: "snippet", "data-testid": "snippet" }, h("summary", {}, "The snippet"),
       h("pre", { tabindex: "0", role: "region", "aria-label": "Python snippet" }, code)),
   );
   state.on(["answer"], () => {
-    for (const each of buttons) each.disabled = !state.get("answer"); // nothing is known yet
+    for (const each of buttons) each.disabled = !state.get("answer");
   });
   state.on(null, () => {
     clearTimeout(timer);
@@ -55,11 +50,11 @@ const link = () => location.href;
 async function follow() {
   if (!state.get("seen") || !state.get("answer") || state.get("drawing")) return;
   newest += 1;
-  const mine = newest;
-  const [text, code] = [await encode(), await python()];
-  if (mine !== newest) return;
+  const number = newest;
+  const [text, lines] = [await encode(), await python()];
+  if (number !== newest) return;
   history.replaceState(null, "", `#${text}`);
-  parts.code.textContent = code;
+  code.textContent = lines;
 }
 
 async function python() {
@@ -75,7 +70,7 @@ async function copyLink() {
 }
 
 async function saveNumbers() {
-  await follow(); // the link among them is of this moment
+  await follow(); // so that the link among them is up to date
   save("json", await asJson(link()));
 }
 

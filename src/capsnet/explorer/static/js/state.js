@@ -1,8 +1,9 @@
 /**
- * One store for the whole page: panels read it, set it, and hear of changes. Nothing else is shared between them.
+ * One store for the whole page: panels read it, set it, and listen to changes. They share nothing else.
  *
  * Keys
  *   models     the server's list of models            model       the name of the chosen one
+ *   routings   every registered routing, described
  *   seen       the picture the network gets, exactly  seenFrom    draw | gallery | upload | pair | link
  *   penDown    a stroke is being drawn
  *   drawing    the same, until its last picture is answered too: heavy panels (sweep, trace, compare) wait for that
@@ -13,39 +14,39 @@
  *   pose       the selected capsule's slider values (Float64Array), null for a network without capsules
  *   picture    what the selected capsule draws with these values, or null
  *   iteration  the step of the routing view, 0-based; null stands for the last
- *   runs       how many iterations the routing view runs; null for as many as the network has of its own
+ *   runs       how many iterations the routing view runs; null for the network's own number
  *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
  *   pair       the two digits of pair.js               pairMode    they are what all panels see
- *   measured   how often the descriptions of models were completed by ranges that the server has measured since
+ *   measured   how often ranges that the server measured later were added to the descriptions of models
  *   compare    the columns of compare.js; none stands for its defaults
  */
 
 const values = {
-  models: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
+  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
   klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, toy: null, pair: null,
   pairMode: false, measured: 0, compare: [],
 };
 const listeners = [];
 let changed = new Set();
-let telling = false;
+let notifying = false;
 
-/** Tell the listeners until all is quiet. A set() from within a listener waits for its turn, so none hears old news. */
-function tell() {
-  if (telling) return;
-  telling = true;
+/** Call the listeners until nothing changes any more. A set() by a listener waits until all have been called. */
+function notify() {
+  if (notifying) return;
+  notifying = true;
   while (changed.size) {
-    const news = changed;
+    const keysChanged = changed;
     changed = new Set();
     for (const { keys, callback } of [...listeners]) {
-      if (keys && !keys.some((key) => news.has(key))) continue;
+      if (keys && !keys.some((key) => keysChanged.has(key))) continue;
       try {
         callback();
       } catch (error) {
-        console.error(error); // one broken panel must not silence the others
+        console.error(error); // one broken panel must not stop the others
       }
     }
   }
-  telling = false;
+  notifying = false;
 }
 
 export const state = {
@@ -54,14 +55,14 @@ export const state = {
     return values[key];
   },
 
-  /** Change some keys; those who listen to any of them are called once. */
+  /** Change some keys; the listeners of any of them are called once. */
   set(changes) {
     for (const [key, value] of Object.entries(changes)) {
       if (Object.is(values[key], value)) continue;
       values[key] = value;
       changed.add(key);
     }
-    tell();
+    notify();
   },
 
   /** Call back after a change of any of these keys (null: of any), but not now. Returns a function that stops it. */
@@ -75,4 +76,9 @@ export const state = {
 /** The chosen model's description as /api/models gives it, or null before it is known. */
 export function currentModel() {
   return values.models.find(({ name }) => name === values.model) ?? null;
+}
+
+/** What a routing declares: a network's own, or (by another name) a registered one. undefined where nothing is routed. */
+export function routingOf(model, name) {
+  return name && name !== model?.routing?.name ? values.routings.find((each) => each.name === name) : model?.routing;
 }

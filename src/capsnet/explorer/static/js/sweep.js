@@ -16,11 +16,11 @@ let parts = null;
 
 /** Fill the panel. */
 export function mount(section) {
-  const excuse = h("p", { class: "note excuse", hidden: true }, "This network has no capsules that could be drawn.");
+  const reason = h("p", { class: "note reason", hidden: true }, "This network has no capsules that can be drawn.");
   const attributes = { class: "sweep", role: "grid", "aria-label": "Sweep of each dimension", "data-testid": "sweep" };
   const holder = h("div", attributes);
-  parts = { excuse, holder, stop: rove(holder, ".cell") };
-  section.querySelector(".body").append(excuse, holder);
+  parts = { reason, holder, stop: rove(holder, ".cell") };
+  section.querySelector(".body").append(reason, holder);
   holder.addEventListener("click", ({ target }) => choose(target.closest(".cell")));
   holder.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
@@ -40,7 +40,7 @@ export function strip() {
 function build() {
   const { dims, decoder, image_size: [height, width] } = currentModel();
   const works = Boolean(dims && decoder);
-  parts.excuse.hidden = works;
+  parts.reason.hidden = works;
   parts.holder.hidden = !works;
   grid = null;
   if (!works) return;
@@ -67,9 +67,9 @@ const signed = (offset) => (offset > 0 ? `+${offset.toFixed(2)}` : offset.toFixe
 async function ask() {
   const [model, klass, pose] = [currentModel(), state.get("klass"), base()];
   if (!grid || !pose || state.get("drawing")) return; // 176 pictures per event would slow the stroke itself
-  const mine = grid;
+  const asked = grid;
   const answer = await sweep("/api/sweep", { model: model.name, pose: Array.from(pose), class: klass });
-  if (answer && mine === grid) fill(answer, model, klass);
+  if (answer && asked === grid) fill(answer, model, klass);
 }
 
 function fill({ offsets, pictures }, model, klass) {

@@ -1,16 +1,18 @@
-// Light or dark as the system says, or as the person chose here. A plain script in the head: no flash of the other one.
+// Light or dark as the system says, or as chosen on the page. A plain script in the head, so that the page does not flash.
+// `remembered(key)` reads what this browser keeps for the page, `remembered(key, value)` writes it; null without storage.
+globalThis.remembered = (key, value) => {
+  try {
+    return value === undefined ? localStorage.getItem(key) : localStorage.setItem(key, value);
+  } catch {
+    return null; // storage can be switched off
+  }
+};
+
 (() => {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const stored = () => {
-    try {
-      return localStorage.getItem("capsnet-theme");
-    } catch {
-      return null; // storage can be switched off: the choice then lasts as long as the page
-    }
-  };
   const current = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const chosen = stored();
+  const chosen = remembered("capsnet-theme");
   if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -20,11 +22,7 @@
       root.dataset.theme = current() === "dark" ? "light" : "dark";
       label();
       dispatchEvent(new Event("themechange")); // canvases that take their colours from CSS paint again
-      try {
-        localStorage.setItem("capsnet-theme", root.dataset.theme);
-      } catch {
-        // as above
-      }
+      remembered("capsnet-theme", root.dataset.theme);
     });
     dark.addEventListener("change", () => {
       label();

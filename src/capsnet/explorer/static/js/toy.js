@@ -1,194 +1,177 @@
 /**
- * Procedure 1 where it can be seen: votes in the plane that a person drags, and the parents that follow.
+ * Routing that can be seen: votes in the plane that a person drags, and the parents that follow.
  *
- * Each parent has its own plane, because each child casts another vote for each parent. What a child gives to one it
- * takes from the others: that is the row of bars below.
+ * Each parent has its own plane, because each child casts another vote for each parent. The server computes every
+ * iteration with the routing that is chosen.
  */
 
-import { choice, h, mayMove, tween } from "./elements.js";
-import { register } from "./share.js";
+import { latest, report } from "./api.js";
+import { button, choice, h, mayMove, offer, tween } from "./elements.js";
+import { head } from "./formulas.js";
+import { register } from "./link.js";
 import { sparkline } from "./sparkline.js";
-import { state } from "./state.js";
-import { KINDS, route } from "./toy_math.js";
+import { routingOf, state } from "./state.js";
 import { PARENTS, pack, shuffled, snap, start, unpack } from "./toy_scene.js";
 import { Plane, Shares } from "./toy_views.js";
 
 const MOST = 10;
 const TWEEN = 320; // milliseconds
-const FIRST = `0.3.${pack(start())}`; // dynamic routing, three iterations
-const WORDS = {
-  dynamic: "dynamic: agreement adds up",
-  "fixed-point": "fixed point: agreement is set, not added",
-  attention: "attention: parents choose children",
-  uniform: "uniform: no routing",
-};
+const FIRST = `dynamic.3.${pack(start())}`;
+const NUMBERED = ["dynamic", "fixed-point", "attention", "uniform"]; // in the links of earlier versions
+
+const route = latest("toy", { live: true });
 
 const between = (from, to, t) =>
   Array.isArray(from) ? from.map((value, n) => between(value, to[n], t)) : from + t * (to - from);
 
 class Toy {
-  constructor() {
-    this.votes = start();
-    this.kind = "dynamic";
-    this.iteration = 3;
+  constructor(section) {
+    this.section = section;
+    this.trace = null; // the server's answer
     this.planes = PARENTS.map((_, j) => new Plane(j, this));
     this.shares = new Shares(this);
     this.spark = sparkline();
-    this.spark.element.removeAttribute("data-testid"); // the routing panel's is the one that tests look for
-    this.still = () => {}; // stops what moves
-  }
-
-  mount(body) {
-    const kinds = choice("Routing", KINDS.map((kind) => [kind, WORDS[kind]]), {
-      onchange: (event) => {
-        this.kind = event.target.value;
-        this.changed();
-      },
-    });
+    this.spark.element.removeAttribute("data-testid"); // that is the routing panel's
+    this.still = () => {}; // stops the animation
+    const kinds = choice("Routing", [], { onchange: () => this.change({ kind: this.kinds.value }) });
     this.kinds = kinds.select;
     this.slider = h("input", {
-      type: "range",
-      min: 0,
-      max: MOST,
-      step: 1,
-      "aria-label": "Iterations of the toy",
-      oninput: () => this.go(Number(this.slider.value)),
+      type: "range", min: 0, step: 1, "aria-label": "Iterations of the toy",
+      oninput: () => this.change({ iteration: Number(this.slider.value) }),
     });
-    this.back = h("button", { type: "button", class: "button", onclick: () => this.go(this.iteration - 1) }, "Back");
-    this.next = h("button", { type: "button", class: "button", onclick: () => this.go(this.iteration + 1) }, "Step");
+    this.back = button("Back", () => this.change({ iteration: this.shown() - 1 }));
+    this.next = button("Step", () => this.change({ iteration: this.shown() + 1 }));
     this.number = h("output", { class: "toy-iteration" });
     this.words = h("p", { class: "toy-words", "aria-live": "polite" });
-    body.append(
-      h(
-        "div",
-        { class: "toy", "data-testid": "toy" },
-        h(
-          "div",
-          { class: "toy-controls" },
-          kinds.label,
-          h("div", { class: "toy-stepper" }, this.back, this.slider, this.next, this.number),
-          h(
-            "div",
-            { class: "toy-buttons" },
-            h("button", { type: "button", class: "button", onclick: () => this.scene(start()) }, "Reset"),
-            h("button", { type: "button", class: "button", onclick: () => this.scene(shuffled()) }, "Shuffle"),
-          ),
-        ),
-        this.words,
-        h(
-          "div",
-          { class: "toy-planes" },
-          ...this.planes.map((plane) => plane.element),
-          h(
-            "div",
-            { class: "toy-summary" },
-            this.shares.element,
-            this.spark.element,
-          ),
-        ),
-      ),
-    );
-    this.update(false);
+    const scenes = [
+      button("Reset", () => this.change({ votes: start() })),
+      button("Shuffle", () => this.change({ votes: shuffled() })),
+    ];
+    section.querySelector(".body").append(h("div", { class: "toy", "data-testid": "toy" },
+      h("div", { class: "toy-controls" },
+        kinds.label,
+        h("div", { class: "toy-stepper" }, this.back, this.slider, this.next, this.number),
+        h("div", { class: "toy-buttons" }, ...scenes)),
+      this.words,
+      h("div", { class: "toy-planes" },
+        ...this.planes.map((plane) => plane.element),
+        h("div", { class: "toy-summary" }, this.shares.element, this.spark.element))));
+    this.decode(null);
+    state.on(["routings"], () => this.change({}));
   }
 
-  /** A child's vote goes somewhere else: everything follows at once. */
+  /** What the chosen routing declares, or null before it is known. */
+  routing() {
+    return routingOf(null, this.kind);
+  }
+
+  /** A vote moves: it is drawn at once, and the parents when the answer arrives. */
   move(i, j, point) {
     this.votes[i][j] = point.map(snap);
-    this.update(false);
+    if (this.drawn) this.draw({ ...this.drawn, votes: this.votes });
+    this.change({}, false);
+  }
+
+  /** Set `votes`, `kind` or `iteration` and ask the server. */
+  change(changes, animate = true) {
+    Object.assign(this, changes);
     state.set({ toy: this.encode() });
-  }
-
-  go(iteration) {
-    this.iteration = Math.min(MOST, Math.max(0, iteration));
-    this.changed();
-  }
-
-  scene(votes) {
-    this.votes = votes;
-    this.changed();
-  }
-
-  changed() {
-    this.update(true);
-    state.set({ toy: this.encode() });
+    const routing = this.routing();
+    if (!routing) return;
+    offer(this.kinds, state.get("routings").map(({ name }) => [name, name]));
+    this.kinds.value = this.kind;
+    const { votes, kind } = this;
+    const body = { votes, routing: kind, ...(routing.iterations && { iterations: MOST }) };
+    route("/api/toy/route", body).then((answer) => {
+      if (!answer || kind !== this.kind) return;
+      this.trace = answer;
+      this.show(animate && mayMove());
+    }).catch(report);
   }
 
   look(child) {
     for (const part of [...this.planes, this.shares]) part.look(child);
   }
 
-  update(animate) {
-    this.trace = route(this.votes, { iterations: MOST, kind: this.kind });
-    const now = this.iteration - 1; // 0 iterations: votes and nothing else
-    const target = {
-      votes: this.votes,
-      couplings: now < 0 ? this.votes.map((row) => row.map(() => 0)) : this.trace.couplings[now],
-      poses: now < 0 ? PARENTS.map(() => [0, 0]) : this.trace.poses[now],
-    };
-    this.kinds.value = this.kind;
-    this.shares.name(this.kind);
-    this.slider.value = this.iteration;
-    this.slider.setAttribute("aria-valuetext", `${this.iteration} of ${MOST} iterations`);
-    this.number.textContent = `${this.iteration} of ${MOST}`;
-    this.back.disabled = this.iteration === 0;
-    this.next.disabled = this.iteration === MOST;
-    this.words.textContent = this.sentence(now);
-    this.spark.draw(this.trace.entropy, now);
-    this.show(target, animate && mayMove());
+  /** The iteration that is shown: a routing that does not iterate has one. */
+  shown() {
+    return Math.min(this.trace?.entropy.length ?? MOST, Math.max(0, this.iteration));
   }
 
-  /** Move from what is on the screen to the target, or jump. */
-  show(target, animate) {
+  show(animate) {
+    const { trace, votes } = this;
+    const [routing, most, shown] = [this.routing(), trace.entropy.length, this.shown()];
+    const now = shown - 1; // no iteration: votes only
+    const target = {
+      votes,
+      couplings: now < 0 ? votes.map((row) => row.map(() => 0)) : trace.couplings[now],
+      poses: now < 0 ? PARENTS.map(() => [0, 0]) : trace.poses[now],
+      presences: now < 0 ? PARENTS.map(() => 0) : trace.presences[now],
+    };
+    this.shares.name(routing);
+    Object.assign(this.slider, { max: most, value: shown });
+    this.slider.setAttribute("aria-valuetext", `${shown} of ${most} iterations`);
+    this.number.textContent = `${shown} of ${most}`;
+    this.back.disabled = shown === 0;
+    this.next.disabled = shown === most;
+    head(this.section, `Drag the votes and see the parents follow. ${routing.sentence}`, routing.coupling);
+    this.words.textContent = this.sentence(now, routing);
+    this.spark.draw(trace.entropy, now);
     this.still();
-    const from = this.shown;
-    if (!animate || !from) return this.draw(target);
+    const from = this.drawn;
+    if (!animate || !from) {
+      this.draw(target);
+      return;
+    }
     this.still = tween(TWEEN, (share) => {
       this.draw(Object.fromEntries(Object.keys(target).map((key) => [key, between(from[key], target[key], share)])));
     });
-    return undefined;
   }
 
-  draw(shown) {
-    this.shown = structuredClone(shown);
-    const scale = this.kind === "attention" ? this.votes.length / PARENTS.length : 1; // to the same total
-    const couplings = shown.couplings.map((row) => row.map((coupling) => scale * coupling));
-    this.planes.forEach((plane, j) => plane.draw(shown.votes, couplings, shown.poses[j]));
-    this.shares.draw(shown.couplings, scale);
+  draw(drawn) {
+    this.drawn = structuredClone(drawn);
+    const byParent = this.routing().normalised === "children";
+    const scale = byParent ? this.votes.length / PARENTS.length : 1; // to the same total
+    const couplings = drawn.couplings.map((row) => row.map((coupling) => scale * coupling));
+    this.planes.forEach((plane, j) => plane.draw(drawn.votes, couplings, drawn.poses[j], drawn.presences[j]));
+    this.shares.draw(drawn.couplings, scale);
   }
 
-  sentence(now) {
-    if (now < 0) return "Votes alone: nothing is routed yet. Step once.";
-    if (this.kind === "uniform") return "Every child gives each parent a third, whatever it voted.";
-    if (now === 0) return "At first all couplings are equal: bundled votes add up, scattered ones cancel.";
-    const [before, after] = [this.trace.lengths[now - 1], this.trace.lengths[now]];
+  sentence(now, routing) {
+    if (now < 0) return "Votes only: nothing is routed yet. Step once.";
+    const { couplings, presences } = this.trace;
+    const flat = couplings[now].flat();
+    if (!routing.decides) return "The couplings do not depend on the votes.";
+    if (now === 0) {
+      const even = Math.max(...flat) - Math.min(...flat) < 1e-6;
+      return even ? "At first all couplings are equal: bundled votes add up, scattered ones cancel." : "";
+    }
     const words = PARENTS.map((name, j) => {
-      const change = after[j] - before[j];
-      const verb = Math.abs(change) < 0.005 ? "stays" : change > 0 ? "grows" : "shrinks";
-      return `${name} ${verb} (${before[j].toFixed(2)} → ${after[j].toFixed(2)})`;
+      const [before, after] = [presences[now - 1][j], presences[now][j]];
+      const verb = Math.abs(after - before) < 0.005 ? "stays" : after > before ? "grows" : "shrinks";
+      return `${name} ${verb} (${before.toFixed(2)} → ${after.toFixed(2)})`;
     });
-    return `Votes near their parent gained: ${words.join(", ")}.`;
+    return `Presence of the parents: ${words.join(", ")}.`;
   }
 
-  /** The toy in the address bar, or null while it is as it was at first. */
+  /** The toy in the address bar, or null while it is as on a first visit. */
   encode() {
-    const text = `${KINDS.indexOf(this.kind)}.${this.iteration}.${pack(this.votes)}`;
+    const text = `${this.kind}.${this.iteration}.${pack(this.votes)}`;
     return text === FIRST ? null : text;
   }
 
-  /** Undo `encode`; null is the scene that every visitor finds. */
+  /** Undo `encode`; null is the scene of a first visit. */
   decode(text) {
-    const [kind, iteration, packed = ""] = (text ?? FIRST).split(".");
-    const votes = unpack(packed);
-    if (!votes || !KINDS[kind] || !(Number(iteration) >= 0)) return;
-    Object.assign(this, { votes, kind: KINDS[kind], iteration: Math.min(MOST, Math.round(Number(iteration))) });
-    this.update(false);
-    state.set({ toy: this.encode() });
+    const [first, iteration, packed = ""] = (text ?? FIRST).split(".");
+    const [votes, kind] = [unpack(packed), NUMBERED[first] ?? first];
+    const known = state.get("routings").length === 0 || routingOf(null, kind);
+    if (!votes || !known || !(Number(iteration) >= 0)) return;
+    this.change({ votes, kind, iteration: Math.min(MOST, Math.round(Number(iteration))) }, false);
   }
 }
 
 /** Fill the toy's section. */
 export function mount(section) {
-  const toy = new Toy();
-  toy.mount(section.querySelector(".body"));
+  const toy = new Toy(section);
   register("toy", { encode: () => toy.encode(), decode: (text) => toy.decode(text) });
 }

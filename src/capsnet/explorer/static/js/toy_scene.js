@@ -3,7 +3,7 @@
 export const PARENTS = ["A", "B", "C"];
 const LIMIT = 1.25; // how far out a vote may be dragged
 
-/** Children 1 to 4 agree about A, 5 to 8 about B, 9 with nobody; about C nobody agrees. [I][J][2] */
+/** Children 1 to 4 agree about A, 5 to 8 about B; no two agree about C. [I][J][2] */
 const START = [
   [[0.6, 0.85], [-0.11, -0.64], [0.81, 0.19]],
   [[0.82, 0.73], [0.38, -0.42], [-0.4, 0.02]],
@@ -15,6 +15,8 @@ const START = [
   [[-0.86, 0.26], [-0.65, 0.63], [0.44, 0.67]],
   [[0.02, -0.9], [0.21, -0.51], [-0.28, -0.3]],
 ];
+
+export const CHILDREN = START.map((_, i) => i);
 
 /** Votes live on a grid of hundredths inside the limit, so that a link brings back exactly the same ones. */
 export const snap = (value) => Math.round(100 * Math.min(LIMIT, Math.max(-LIMIT, value))) / 100;

@@ -1,7 +1,7 @@
 /** What the toy shows: a plane for each parent, whose votes can be dragged, and a bar for each child. */
 
 import { assign, h, svg } from "./elements.js";
-import { PARENTS } from "./toy_scene.js";
+import { CHILDREN, PARENTS } from "./toy_scene.js";
 
 const REACH = 1.36; // half the side of a plane: the farthest vote and its number fit
 const DOT = 0.085;
@@ -12,8 +12,8 @@ const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDo
 export class Plane {
   constructor(j, toy) {
     this.j = j;
-    this.rays = toy.votes.map(() => svg("line", { class: "toy-ray" }));
-    this.dots = toy.votes.map((_, i) => this.dot(i, toy));
+    this.rays = CHILDREN.map(() => svg("line", { class: "toy-ray" }));
+    this.dots = CHILDREN.map((i) => this.dot(i, toy));
     this.shaft = svg("line", { class: "toy-shaft", x1: 0, y1: 0 });
     this.head = svg("path", { class: "toy-head" });
     this.picture = svg(
@@ -80,7 +80,7 @@ export class Plane {
     return [point.x, -point.y];
   }
 
-  draw(votes, couplings, [x, y]) {
+  draw(votes, couplings, [x, y], presence) {
     const length = Math.hypot(x, y);
     votes.forEach((row, i) => {
       const [voteX, voteY] = row[this.j];
@@ -91,8 +91,8 @@ export class Plane {
         `Child ${i + 1}'s vote for parent ${PARENTS[this.j]}: x ${voteX.toFixed(2)}, y ${voteY.toFixed(2)}, ` +
           `coupling ${coupling.toFixed(2)}. Arrow keys move it.`,
       );
-      this.dots[i].fill.setAttribute("r", DOT * Math.sqrt(Math.min(1, coupling)));
-      assign(this.rays[i], { x1: voteX, y1: -voteY, x2: x, y2: -y, "stroke-width": 0.08 * Math.min(1, coupling) });
+      this.dots[i].fill.setAttribute("r", DOT * Math.sqrt(Math.min(1, Math.max(0, coupling))));
+      assign(this.rays[i], { x1: voteX, y1: -voteY, x2: x, y2: -y, "stroke-width": 0.08 * Math.min(1, Math.abs(coupling)) });
     });
     const head = Math.min(0.13, length); // a short parent has a short head
     const [alongX, alongY] = length > 0 ? [x / length, y / length] : [0, 0];
@@ -101,9 +101,9 @@ export class Plane {
     const [sideX, sideY] = [-alongY * head * 0.6, alongX * head * 0.6];
     const corners = [[x, y], [baseX + sideX, baseY + sideY], [baseX - sideX, baseY - sideY]];
     this.head.setAttribute("d", `M${corners.map(([right, up]) => `${right} ${-up}`).join("L")}Z`);
-    this.length.textContent = length.toFixed(2);
-    this.bar.style.width = `${100 * length}%`;
-    this.picture.setAttribute("aria-label", `Plane of parent ${PARENTS[this.j]}, length ${length.toFixed(2)}`);
+    this.length.textContent = presence.toFixed(2);
+    this.bar.style.width = `${100 * Math.min(1, presence)}%`;
+    this.picture.setAttribute("aria-label", `Plane of parent ${PARENTS[this.j]}, presence ${presence.toFixed(2)}`);
   }
 
   look(child) {
@@ -112,10 +112,10 @@ export class Plane {
   }
 }
 
-/** Each child as one bar, divided among the parents. Attention's shares need not fill it: nobody makes them. */
+/** Each child as one bar, divided among the parents. Shares of a parent's attention need not fill it. */
 export class Shares {
   constructor(toy) {
-    this.rows = toy.votes.map((_, i) => {
+    this.rows = CHILDREN.map((i) => {
       const parts = PARENTS.map((_, j) => h("span", { class: `share parent-${j}` }));
       const bar = h("span", { class: "share-bar", role: "img" }, ...parts);
       const row = h(
@@ -130,14 +130,14 @@ export class Shares {
     this.element = h("div", {}, this.title, h("ol", { class: "toy-shares" }, ...this.rows.map(({ row }) => row)));
   }
 
-  name(kind) {
+  name({ normalised }) {
     this.title.textContent =
-      kind === "attention" ? "What each child gets of the parents' attention" : "How each child divides itself";
+      normalised === "children" ? "Each child's part of the parents' attention" : "How each child divides itself";
   }
 
   draw(couplings, scale) {
     this.rows.forEach(({ bar, parts }, i) => {
-      parts.forEach((part, j) => (part.style.width = `${Math.min(100, 100 * scale * couplings[i][j])}%`));
+      parts.forEach((part, j) => (part.style.width = `${Math.min(100, Math.max(0, 100 * scale * couplings[i][j]))}%`));
       const words = couplings[i].map((coupling, j) => `${PARENTS[j]} ${coupling.toFixed(2)}`).join(", ");
       bar.setAttribute("aria-label", `Child ${i + 1}: ${words}`);
     });

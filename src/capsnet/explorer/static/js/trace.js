@@ -18,6 +18,7 @@ export class Trace {
     this.I = this.H * this.W * this.T;
     this.offset = offset;
     this.scale = scale / 255;
+    this.most = Math.max(-offset, offset + scale, 1e-12); // the largest coupling, of either sign
     this.shared = start !== null;
     this.start = start ?? 0; // where all couplings begin; of those that share nothing out: neither for nor against
     this.bytes = fromBase64(couplings);

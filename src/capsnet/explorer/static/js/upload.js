@@ -1,24 +1,24 @@
 /** Pictures from outside: a file, the clipboard, or dropped on the page. */
 
 import { postBytes, report, say } from "./api.js";
-import { h } from "./elements.js";
-import { show, wish } from "./network.js";
+import { button, h } from "./elements.js";
+import { show, startRequest } from "./network.js";
 import { fromWire } from "./pixels.js";
 import { state } from "./state.js";
 
-const LIMIT = 10e6; // the server's too; asked here so that a film is not sent to be refused
+const LIMIT = 10e6; // the server's too; checked first, so that a large file is not sent in vain
 
 let chosen = () => {};
 
 /** Send a picture file; the server prepares it as `capsnet predict` does. */
 export async function upload(file) {
-  const wanted = wish(); // a slow upload must not overwrite what came later
+  const current = startRequest(); // a slow upload must not replace a later picture
   try {
     const size = Math.ceil(file.size / 1e6);
     if (file.size > LIMIT) throw new Error(`This file has ${size} MB, at most 10 MB can be read.`);
     const query = new URLSearchParams({ model: state.get("model"), centre: state.get("centre") });
     const { seen } = await postBytes(`/api/upload?${query}`, file);
-    if (!wanted()) return;
+    if (!current()) return;
     chosen(file);
     show(fromWire(seen), "upload", { pairMode: false });
   } catch (error) {
@@ -26,7 +26,7 @@ export async function upload(file) {
   }
 }
 
-/** Put the button into its place and listen to paste and drop. `onchosen(file)` is told of what was read. */
+/** Put the button into its place and listen to paste and drop. `onchosen(file)` is called after an upload. */
 export function mount(place, onchosen) {
   chosen = onchosen;
   const input = h("input", {
@@ -37,7 +37,7 @@ export function mount(place, onchosen) {
       input.value = ""; // the same file can be chosen again
     },
   });
-  place.append(input, h("button", { type: "button", class: "button", onclick: () => input.click() }, "Open a picture"));
+  place.append(input, button("Open a picture", () => input.click()));
   document.addEventListener("paste", ({ clipboardData }) => take(clipboardData.files));
   listenToDrop(document.getElementById("dropzone"));
 }
@@ -52,7 +52,7 @@ function listenToDrop(zone) {
   const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
   document.addEventListener("dragover", (event) => {
     if (!hasFiles(event)) return;
-    event.preventDefault(); // else the browser opens the file in place of the page
+    event.preventDefault(); // otherwise the browser opens the file
     zone.hidden = false;
   });
   document.addEventListener("dragleave", (event) => {

@@ -7,19 +7,6 @@ import { between } from "./trace.js";
 
 const NEAR = 14; // CSS pixels: how close a pointer has to come to a vote
 
-/** The answer of /api/votes with its numbers unpacked, and with the place of a vote of length zero in the middle. */
-export function unpackVotes({ points, parents, origin, explained, weights, offset, scale }) {
-  const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, like every machine with a browser
-  const most = Math.max(-offset, offset + scale, 1e-12); // so that they reach from -1 or 0 to 1
-  return {
-    points: numbers.map((value, n) => value - origin[n % 2]),
-    parents: parents.map((place) => place.map((value, axis) => value - origin[axis])),
-    weights: Float32Array.from(fromBase64(weights), (byte) => (offset + (scale * byte) / 255) / most),
-    explained,
-    against: offset < 0,
-  };
-}
-
 export class VotePlot {
   /** @param {(child: number|null) => void} onPoint */
   constructor(onPoint) {
@@ -32,9 +19,15 @@ export class VotePlot {
     this.canvas.addEventListener("pointerleave", () => onPoint(null));
   }
 
-  /** @param {object} votes from `unpackVotes`  @param {string} name of the class they are for */
-  show(votes, name) {
-    Object.assign(this, { votes, name, view: viewOf(votes) });
+  /** @param {object} votes of /api/trace  @param {number} klass  @param {string} name of the class */
+  show({ points, parents, origin, explained }, klass, name) {
+    const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, as machines with a browser are
+    const votes = { // the vote of length zero lies in the middle
+      points: numbers.map((value, n) => value - origin[n % 2]),
+      parents: parents.map((place) => place.map((value, axis) => value - origin[axis])),
+      explained,
+    };
+    Object.assign(this, { votes, klass, name, view: viewOf(votes) });
   }
 
   /** Where something of the plane is on the canvas; y points upwards. */
@@ -58,27 +51,22 @@ export class VotePlot {
     return best;
   }
 
-  /** The coupling of a child to this parent at a place in time, from the votes' own answer: one moment, one picture. */
-  coupling(at, child) {
-    const { weights, points, parents } = this.votes;
-    return between(at, parents.length, (r) => weights[(r * points.length) / 2 + child]);
-  }
-
   /**
-   * @param {number} at the place in time, 0-based, between iterations too
+   * @param {import("./trace.js").Trace} trace of the same answer
+   * @param {number} at the point in time, 0-based, between iterations too
    * @param {((child: number) => boolean)|null} hot which votes are pointed at, if any
    * @param {{ink: string, line: string, vote: string, parent: string}} colours
    */
-  draw(at, hot, colours) {
+  draw(trace, at, hot, colours) {
     this.size = this.canvas.clientWidth || 320;
     const context = fit(this.canvas, this.size, this.size);
     this.frame(context, colours.line);
     if (!this.votes) return;
-    const { votes: { points, explained, against }, name } = this;
+    const { votes: { points, explained }, name } = this;
     const order = [...Array(points.length / 2).keys()];
     if (hot) order.sort((a, b) => hot(a) - hot(b)); // those that are pointed at lie on top
     for (const child of order) {
-      const coupling = this.coupling(at, child);
+      const coupling = trace.coupling(at, child, this.klass) / trace.most;
       const strength = Math.abs(coupling);
       context.globalAlpha = (hot && !hot(child) ? 0.3 : 1) * Math.min(1, 0.1 + 1.4 * strength);
       context.fillStyle = coupling < 0 ? "transparent" : colours.vote;
@@ -95,7 +83,7 @@ export class VotePlot {
     );
     this.words.textContent =
       `Each dot is one child's vote for “${name}”, larger and stronger the more it is coupled` +
-      `${against ? ", hollow where it counts against it" : ""}. The line is the ` +
+      `${trace.offset < 0 ? ", hollow where it counts against it" : ""}. The line is the ` +
       `capsule, iteration by iteration. The plane shows ${Math.round(100 * explained)}\u00a0% of how the votes differ.`;
   }
 

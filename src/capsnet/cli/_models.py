@@ -1,0 +1,156 @@
+"""The verbs about model files: info, export and ensemble."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+import capsnet
+from capsnet.cli._talk import print_table, program, say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(kw_only=True)
+class Info:
+    """Describe a model: what it is, its size, its classes, what it takes and where it comes from.
+
+    Of a network that is not trained (see `capsnet list models`): its options, which `capsnet train --set` changes.
+    """
+
+    model: tyro.conf.Positional[str]
+    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file, a run folder, or the name
+    of a network."""
+    json: bool = False
+    """Print everything as JSON, the whole card included."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        from capsnet import models, weights
+
+        try:
+            path = weights.resolve(self.model)
+        except FileNotFoundError:
+            if self.model not in models.list_models():
+                raise
+            return self.describe_network()
+        model = capsnet.load(self.model)
+        if self.json:
+            return say(json.dumps(record(model, path), indent=2))
+        say(f"{self.model}  {model.card.get('summary', '')}\n".replace("  \n", "\n"))
+        rows = summary(model, path)
+        return print_table(rows, rows.__getitem__)
+
+    def describe_network(self) -> None:
+        from capsnet import models
+
+        options = models.model_options(self.model)
+        if self.json:
+            described = {"name": self.model, "summary": models.describe(self.model), "options": options}
+            return say(json.dumps(described, default=str))
+        say(f"{self.model}  {models.describe(self.model)}\n\noptions of this network, which is not trained:")
+        return print_table(options, lambda name: json.dumps(options[name], default=str))
+
+
+def record(model: "capsnet.Model", path: "Path") -> dict[str, Any]:
+    """What is known of a model, ready for JSON."""
+    return {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "parameters": model.num_parameters(),
+        "takes": "texts" if model.takes_texts else "pictures",
+        "image_size": None if model.takes_texts else list(model.image_size),
+        "channels": None if model.takes_texts else model.in_channels,
+        "classes": list(model.class_names),
+        "pose_dim": model.pose_dim,
+        "routing": model.class_routing.name if model.class_routing else None,
+        "draws": model.draws,
+        "preprocessing": {} if model.takes_texts else model.preprocessing,
+        "config": model.config,
+        "card": model.card,
+    }
+
+
+def summary(model: "capsnet.Model", path: "Path") -> dict[str, str]:
+    """The rows that people read; what a card does not have is left out."""
+    from capsnet import models
+    from capsnet.metrics import Proportion
+
+    card, origin = model.card, model.card.get("origin", {})
+    height, width = model.image_size
+    kind = {1: "grey", 3: "colour"}.get(model.in_channels, f"{model.in_channels}-channel")
+    network, trained_on = model.config.get("name"), card.get("trained_on", card.get("data"))
+    if isinstance(trained_on, dict):
+        trained_on = f"{trained_on.get('data')}, split {trained_on.get('split')}"
+    tested = card.get("test_accuracy")
+    rows = {
+        "network": f"{network}: {models.describe(network)}" if network else None,
+        "parameters": f"{model.num_parameters():,}" if model.num_parameters() else None,
+        "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
+        "takes": "texts" if model.takes_texts else f"any picture, brought to {kind} {height} x {width} pixels",
+        "classes": f"{model.num_classes}: {', '.join(model.class_names)}",
+        "capsules": f"{model.pose_dim} numbers per class" if model.pose_dim else None,
+        "routing": f"{model.class_routing.name}: {model.class_routing.sentence}" if model.class_routing else None,
+        "draws": "reconstructions of its input" if model.draws else None,
+        "trained on": trained_on,
+        "test accuracy": str(Proportion(**tested)) if tested else None,
+        "recipe": card.get("recipe"),
+        "command": origin.get("command", card.get("command")),
+        "seed": card.get("seed"),
+        "commit": origin.get("commit"),
+        "date": origin.get("started"),
+    }
+    return {name: str(value) for name, value in rows.items() if value is not None}
+
+
+@dataclass(kw_only=True)
+class Export:
+    """Write a trained model as one file that runs without capsnet, for any number of images at a time.
+
+    The file is run and compared with PyTorch before it is kept. FILE.json beside it says what it takes.
+    """
+
+    model: tyro.conf.Positional[str]
+    """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
+    out: str = field(metadata={"metavar": "FILE"})
+    """The file to write, such as digits.onnx, or digits.pt2 for the format torch."""
+    format: str = "onnx"
+    """`onnx`: for onnxruntime and other runtimes; `torch`: for torch.export.load."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        from capsnet.export import TOLERANCE, export
+
+        done = export(self.model, self.out, self.format)  # type: ignore[arg-type] # it is checked there
+        card = json.loads(done.card.read_text())
+        shape = " x ".join(map(str, card["input"]["shape"]))
+        outputs = ", ".join(port["name"] for port in card["outputs"])
+        say(f"{done.path}  {done.path.stat().st_size / 1e6:.1f} MB: {card['input']['name']} ({shape}) -> {outputs}")
+        say(f"largest difference from torch  {done.difference:.1e}  (up to {TOLERANCE:g} is accepted)")
+        say(f"{done.card}  says how to prepare its input and what its outputs mean")
+        if self.format == "onnx":
+            what = "TEXT" if card["takes"] == "texts" else "IMAGE"
+            say(f"\ntry next:\n  {program('capsnet')} predict {what} --model {shlex.quote(str(done.path))}")
+
+
+@dataclass(kw_only=True)
+class Ensemble:
+    """Make one model of several: each class is as present as its capsules are on average.
+
+    The file holds all of them and is used like the weights of one model.
+    """
+
+    models: tyro.conf.Positional[tuple[str, ...]]
+    """At least two models of the same classes and pictures: bundled names, files of weights or run folders."""
+    out: str = field(metadata={"metavar": "FILE"})
+    """The file of weights to write, such as both.safetensors."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        model = capsnet.ensemble(self.models)
+        path = capsnet.save(model, self.out)
+        say(f"{path}  {model.card['summary']}, {model.num_parameters():,} parameters")
+        file, exported = (shlex.quote(str(name)) for name in (path, path.with_suffix(".onnx")))
+        say(f"\ntry next:\n  {program('capsnet')} evaluate {file}")
+        say(f"  {program('capsnet')} export {file} --out {exported}")

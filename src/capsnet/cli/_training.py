@@ -1,0 +1,219 @@
+"""The verbs that train by a recipe: train and search."""
+
+import dataclasses
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+import capsnet
+from capsnet import recipes
+from capsnet._names import check_name
+from capsnet.cli._parse import INLINE, Leaf, choice, command
+from capsnet.cli._talk import complain, print_columns, print_table, program, relative, say
+
+if TYPE_CHECKING:
+    from capsnet.training import Result, TrainConfig
+
+CONFIG = "config.json"  # the name of the subcommand for the configuration of an earlier run
+
+
+@dataclasses.dataclass(kw_only=True)
+class Train:
+    """Train a model by a recipe; any part of the recipe can be changed by a flag.
+
+    RECIPE is a recipe's name or the config.json of an earlier run; `capsnet train RECIPE --help` shows all flags with
+    the recipe's values. The run leaves a folder with configuration, metrics, environment, weights, figures and a
+    README. Ctrl-C stops after the current step and says how to continue.
+    """
+
+    out: str | None = None
+    """Folder of the run; default: runs/RECIPE/TIME-SEED."""
+    resume: str = dataclasses.field(default="no", metadata={"metavar": "auto|FOLDER"})
+    """`auto` continues the newest unfinished run of an equal configuration, or starts one; or a run folder."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or mps."""
+    threads: int | None = None
+    """CPU threads; default: PyTorch's choice."""
+    compile: bool = False
+    """Compile the network with torch.compile: a minute at the start, faster steps after it."""
+    folds: int | None = None
+    """Cross-validate your own images in this many parts, e.g. 5: each image is tested once."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A further option of the network (see `capsnet info NETWORK`); may be repeated. The value is JSON or a text, a dot
+    reaches into options of options: `--set pose_dim=8 --set routing_options.bias=true`."""
+    config: Any = dataclasses.field(default=None, metadata=INLINE)
+
+    def run(self, arguments: Sequence[str]) -> None:
+        from capsnet.training import Interrupted, distributed
+
+        capsnet.keep_freed_memory()
+        config: TrainConfig = self.config
+        if self.set:
+            config = dataclasses.replace(config, model_options=with_options(config.model_options, self.set))
+        options: dict[str, Any] = {key: getattr(self, key) for key in ("out", "resume", "device", "threads", "compile")}
+        try:
+            if self.folds is None:
+                result = capsnet.train(config, **options)
+            else:
+                result = capsnet.cross_validate(config, self.folds, **options)
+        except Interrupted as stop:
+            if not distributed.is_main():
+                sys.exit(130)
+            folder = "auto" if self.folds is not None else str(stop.folder)
+            complain(f"stopped; continue with\n  {resume_command(arguments, folder)}", 130)
+        if not distributed.is_main():
+            return
+        if self.folds is None:
+            report(result, config)  # type: ignore[arg-type]
+        else:
+            say(f"\ncross-validation  {result}\neverything is in  {relative(result.folder)}")
+
+
+def report(result: "Result", config: "TrainConfig") -> None:
+    """What came out of a run, where it is, and what can be done with it."""
+    folder, capsnet_, tensorboard = relative(result.folder), program("capsnet"), program("tensorboard")
+    say(f"\ntest accuracy  {result.test.accuracy}")
+    say(f"everything is in  {folder}  (start with README.md and figures/)\n")
+    say("try next:")
+    if result.model.takes_texts:
+        say(f"  {capsnet_} predict TEXT --model {folder}       # any text, in quotes")
+    else:
+        say(f"  {capsnet_} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+    say(f"  {capsnet_} evaluate {folder}                   # precision, recall and AUC per class")
+    if config.tensorboard:
+        say(f"  {tensorboard} --logdir {folder}               # curves, reconstructions, the graph")
+
+
+def recipe_commands(arguments: Sequence[str], everything: bool) -> tuple[Any, list[str]]:
+    """The recipes as subcommands of ``train``, and the arguments for them.
+
+    Only the recipe that the arguments name gets its flags, or all of them for ``everything``.
+    """
+    words = list(arguments)
+    name = words[1] if words[0] == "train" and len(words) > 1 and not words[1].startswith("-") else None
+    if name is not None and name.endswith(".json"):
+        words[1] = CONFIG
+    elif name is not None:
+        check_name("recipe", name, recipes.list_recipes())
+    commands = []
+    for known in recipes.list_recipes():
+        if everything or known == name:
+            commands.append(command(known, Train, recipes.describe(known), Train(config=recipes.get(known))))
+        else:
+            commands.append(command(known, Leaf, recipes.describe(known)))
+    if name is not None and name.endswith(".json"):
+        commands.append(command(CONFIG, Train, f"The configuration {name}.", Train(config=capsnet.read_config(name))))
+    else:
+        commands.append(command("FILE.json", Leaf, "The configuration of an earlier run."))
+    return choice(commands), words
+
+
+def resume_command(arguments: Sequence[str], folder: str) -> str:
+    """The command that was given, with --resume FOLDER (or auto) in place of its own --resume and --out."""
+    replaced = ("--resume",) if folder == "auto" else ("--resume", "--out", "-o", "--output")
+    words: list[str] = []
+    remaining = iter(arguments)
+    for word in remaining:
+        flag, equals, _ = word.partition("=")
+        if flag not in replaced:
+            words.append(word)
+        elif not equals:
+            next(remaining, None)
+    return f"{program('capsnet')} " + shlex.join([*words, "--resume", folder])
+
+
+def with_options(options: dict[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """The options with those of KEY=VALUE set, e.g. ``routing_options.bias=true``; what is not JSON is a text."""
+    changed = json.loads(json.dumps(options))
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        *path, last = key.replace("-", "_").split(".")
+        if not equals or not all([*path, last]):
+            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
+        inside = changed
+        for part in path:
+            if inside.get(part) is None:
+                inside[part] = {}
+            inside = inside[part]
+            if not isinstance(inside, dict):
+                raise ValueError(f"--set {key}: {part} has no options of its own, its value is {inside!r}")
+        try:
+            inside[last] = json.loads(text)
+        except json.JSONDecodeError:
+            inside[last] = text
+    return changed
+
+
+@dataclasses.dataclass(kw_only=True)
+class Search:
+    """Search for better settings of a recipe, judged by the validation split; compare the best with the recipe.
+
+    Spaces say what can be searched: see `capsnet search --spaces`. Stopped or killed at any moment, the same command
+    continues; started several times, on one machine or on many with one storage, it shares the work.
+    """
+
+    recipe: tyro.conf.Positional[str | None] = None
+    """A recipe (see `capsnet list recipes`) or the config.json of a run."""
+    spaces: bool = False
+    """List the spaces, and end."""
+    space: str | None = None
+    """What to change (required)."""
+    trials: int | None = None
+    """How many finished trials the whole study shall have, pruned ones included (required)."""
+    storage: str | None = None
+    """sqlite:///PATH, journal:PATH (a network disk) or postgresql://USER@HOST/DATABASE; default: OUT/study.db."""
+    study: str | None = None
+    """The study's name in the storage; default: RECIPE-SPACE."""
+    timeout: float | None = None
+    """Seconds after which no further trial begins."""
+    workers: int = 1
+    """Processes on this machine."""
+    epochs: int | None = None
+    """Epochs of each trial; default: the recipe's."""
+    limit: int | None = None
+    """Training images of each trial; default: the recipe's."""
+    seeds: int = 3
+    """How often the best settings and the recipe are trained again, with new seeds, to compare them; 0: not at all."""
+    out: str | None = None
+    """Folder of everything; default: runs/RECIPE/search-SPACE."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or mps."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        from capsnet import search
+
+        if self.spaces or len(arguments) == 1:
+            say("usage: capsnet search RECIPE --space SPACE --trials N [flags]\n\nspaces:")
+            return print_table(search.list_spaces(), search.describe)
+        for flag, value in (("RECIPE", self.recipe), ("--space SPACE", self.space), ("--trials N", self.trials)):
+            if value is None:
+                raise ValueError(f"`capsnet search` needs {flag}: see `capsnet search --help`")
+        return self.search(arguments)
+
+    def search(self, arguments: Sequence[str]) -> None:
+        from capsnet import search
+        from capsnet.training import Interrupted
+
+        capsnet.keep_freed_memory()
+        options = {key: value for key, value in vars(self).items() if key not in ("recipe", "spaces")}
+        recipe = str(self.recipe)
+        try:
+            best = search.search(capsnet.read_config(recipe) if recipe.endswith(".json") else recipe, **options)
+        except (Interrupted, KeyboardInterrupt):
+            again = f"{program('capsnet')} {shlex.join(arguments)}"
+            complain(f"stopped; finished trials are kept, continue with\n  {again}", 130)
+        say("")
+        print_columns(best.table)
+        say(f"\nbest: trial {best.trial}, validation accuracy {best.score:.2%} (the number it was chosen by)")
+        if best.finished < best.wanted:
+            say(f"time was over after {best.finished} of {best.wanted} trials; the same command continues")
+        if best.verdict is not None:
+            say(str(best.verdict))
+        elif self.seeds and best.own:
+            say("The recipe's own values were the best: there is nothing to compare.")
+        say(f"everything is in  {relative(best.folder)}  (start with README.md)\n\ntry next:")
+        say(f"  {program('capsnet')} train {relative(best.folder / 'best.json')}       # test it, once")

@@ -1,0 +1,78 @@
+"""The experiments that ``reproduce`` knows, by name: each declares its title, its trainings and its budgets."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from capsnet._names import check_name
+from capsnet.experiments._report import Report
+from capsnet.experiments.lab import Budget, Lab
+from capsnet.training import TrainConfig
+
+TRAINED: tuple[Budget, ...] = ("smoke", "quick", "paper")
+"""The budgets of an experiment that trains its own networks."""
+ALL: tuple[Budget, ...] = ("smoke", "quick", "shipped", "paper")
+"""The budgets of an experiment that can also be run with the bundled networks."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is registered of an experiment."""
+
+    name: str
+    title: str
+    run: Callable[[Lab], Report]
+    plan: Callable[[Lab], list[TrainConfig]]
+    budgets: tuple[Budget, ...]
+    options: tuple[str, ...]
+    about: str
+
+
+_REGISTRY: dict[str, Experiment] = {}
+
+
+def register(
+    name: str,
+    title: str,
+    *,
+    plan: Callable[[Lab], list[TrainConfig]] = lambda lab: [],
+    budgets: tuple[Budget, ...] = TRAINED,
+    options: tuple[str, ...] = (),
+) -> Callable[[Callable[[Lab], Report]], Callable[[Lab], Report]]:
+    """Make a function ``run(lab) -> Report`` known to ``reproduce`` under a name. A decorator.
+
+    Args:
+        name: what ``capsnet reproduce`` calls it.
+        title: one line for people.
+        plan: which training runs it needs, as a function of the lab.
+        budgets: which budgets it supports.
+        options: the names of the options it takes besides those of ``reproduce``.
+
+    The docstring of the function, or of its module where it has none, says what the paper did and which claim to look
+    at; it is part of the page.
+    """
+
+    def add(run: Callable[[Lab], Report]) -> Callable[[Lab], Report]:
+        known = _REGISTRY.get(name)
+        if known is not None and known.run.__module__ != run.__module__:
+            raise ValueError(f"there is an experiment {name!r} already, from {known.run.__module__}")
+        about = run.__doc__ or sys.modules[run.__module__].__doc__ or ""
+        _REGISTRY[name] = Experiment(name, title, run, plan, budgets, options, about.strip())
+        return run
+
+    return add
+
+
+def get(name: str) -> Experiment:
+    """The experiment of this name; an unknown name lists the known ones."""
+    return _REGISTRY[check_name("experiment", name, _REGISTRY)]
+
+
+def list_experiments(budget: Budget | None = None) -> list[str]:
+    """The names that ``reproduce`` knows (with that budget), in the order of the papers' tables and figures."""
+    return [name for name, experiment in _REGISTRY.items() if budget is None or budget in experiment.budgets]
+
+
+def describe(name: str) -> str:
+    """One line about an experiment."""
+    return get(name).title

@@ -1,0 +1,56 @@
+"""`capsnet reproduce`: lists, runs, asks before long runs."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from capsnet import cli, experiments
+from capsnet.cli._experiments import Experiment, confirm
+from tests.cli.commands import output, refused
+
+
+@pytest.mark.parametrize("arguments", [["reproduce", "--list"], ["reproduce"]])
+def test_reproduce_lists_the_experiments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, *arguments)
+    assert all(f"  {name} " in text for name in experiments.list_experiments())
+
+
+def test_reproduce_runs_and_says_where_the_page_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "reproduce", "routing-toy", "--budget", "smoke", "--out", str(tmp_path))
+    assert "routing-toy.html" in text
+    assert (tmp_path / "smoke" / "routing-toy" / "routing-toy.json").is_file()
+    assert "Did you mean 'routing-toy'?" in refused(capsys, "reproduce", "routing-tony", "--budget", "smoke")
+
+
+def test_long_run_does_not_start_if_nobody_can_confirm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["reproduce", "routing-toy", "--budget", "paper", "--out", str(tmp_path)])
+    assert stop.value.code == 1
+    told = capsys.readouterr()
+    assert "start it with --yes" in told.out
+    assert "was not started" in told.err
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_end_of_input_does_not_confirm(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-D at the question."""
+    keyboard = io.StringIO()
+    keyboard.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", keyboard)
+    assert not confirm("ten hours")
+
+
+def test_all_runs_what_the_budget_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(Experiment, "experiment", lambda self, name: begun.append(name))
+    cli.main(["reproduce", "all", "--budget", "shipped"])
+    assert begun == experiments.list_experiments("shipped")
+    assert set(begun) < set(experiments.list_experiments())
+    begun.clear()
+    cli.main(["reproduce", "all", "--budget", "smoke"])
+    assert begun == experiments.list_experiments()
+    assert "unknown budget 'qick'. Did you mean 'quick'?" in refused(capsys, "reproduce", "all", "--budget", "qick")

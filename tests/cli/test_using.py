@@ -1,0 +1,112 @@
+"""`capsnet evaluate` and `capsnet predict`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import capsnet
+from capsnet import cli, weights
+from capsnet.cli._using import DEFAULT_MODEL, shares
+from capsnet.training import TrainConfig
+from tests.cli.commands import output, refused
+
+
+@pytest.fixture
+def digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A picture of a one, pen on paper, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    strokes = np.full((60, 50), 255, np.uint8)
+    strokes[10:50, 22:28] = 20
+    Image.fromarray(strokes).save("one.png")
+    return "one.png"
+
+
+def test_evaluate_gives_the_run_s_own_numbers(
+    quick_recipe: None, capsys: pytest.CaptureFixture[str], quick: TrainConfig
+) -> None:
+    output(capsys, "train", "quick", "--epochs", "1", "--out", "run")
+    metrics = json.loads(output(capsys, "evaluate", "run", "--json"))  # on the data it was trained on
+    assert metrics["accuracy"] == json.loads(Path("run/results.json").read_text())["accuracy"]
+    assert (metrics["data"], metrics["split"]) == (quick.data, "test")
+    text = output(capsys, "evaluate", "run", "--data", quick.data)
+    assert "precision" in text
+    assert text.startswith(f"run on the test split of {quick.data}\n")
+    assert "\naccuracy  " in text
+
+
+def test_evaluate_prints_further_shares() -> None:
+    share = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 10}
+    metrics = {"exact_match": share, "error": share, "half_credit": share, "macro": {"auc": 1.0}, "n": 10}
+    assert {name: str(value) for name, value in shares(metrics).items()} == {
+        "half credit": "50.00% (40.00% to 60.00%, n = 10)"
+    }
+
+
+def test_predict_uses_the_bundled_model_by_default(digit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert DEFAULT_MODEL in weights.list_weights()
+    cli.main(["predict", digit])
+    told = capsys.readouterr()
+    assert told.out.startswith("one.png: 1 ")
+    assert DEFAULT_MODEL in told.err
+    cli.main(["predict", digit, "--model", "capsnet-small-mnist"])
+    told = capsys.readouterr()
+    assert told.out.startswith("one.png: 1 ")
+    assert told.err == ""
+    help_text = output(capsys, "predict", "--help")
+    assert f"default: {DEFAULT_MODEL}" in " ".join(help_text.replace("│", " ").split())
+
+
+def test_predict_names_the_k_longest(digit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ["--model", "capsnet-small-mnist", "--device", "cpu"]
+    line = output(capsys, "predict", digit, *model, "--top", "3")
+    assert line.startswith("one.png: 1 (")
+    assert line.count("(") == 3
+    record = json.loads(output(capsys, "predict", digit, *model, "--top", "3", "--json"))
+    assert record["top"][0]["class"] == record["class"] == "1"
+    lengths = [entry["length"] for entry in record["top"]]
+    assert lengths == sorted(record["lengths"].values(), reverse=True)[:3]
+    assert "top" not in json.loads(output(capsys, "predict", digit, *model, "--json"))
+    assert "--top must be at least 1" in refused(capsys, "predict", digit, "--top", "0")
+    assert "device 'tpu' is not available" in refused(
+        capsys, "predict", digit, "--model", "capsnet-small-mnist", "--device", "tpu"
+    )
+
+
+def test_predict_answers_each_picture(digit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = output(capsys, "predict", digit, digit, "--model", "capsnet-small-mnist", "--json").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len(records) == 2
+    assert records[0]["class"] == "1"
+    assert len(records[0]["lengths"]) == 10
+
+
+def test_bad_picture_does_not_lose_the_others(
+    quick_recipe: None, capsys: pytest.CaptureFixture[str], tiny: capsnet.Model
+) -> None:
+    capsnet.save(tiny, "good.safetensors")
+    Image.fromarray(np.full((40, 44), 99, np.uint8)).save("x.png")
+    Path("bad.png").write_text("no picture")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["predict", "bad.png", "x.png", "--model", "good.safetensors"])
+    assert stop.value.code == 2
+    told = capsys.readouterr()
+    assert told.out.startswith("x.png: ")
+    assert "bad.png" in told.err
+    assert "at least one image" in refused(capsys, "predict", "--model", "good.safetensors")
+
+
+def test_bad_files_are_one_sentence(
+    quick_recipe: None, capsys: pytest.CaptureFixture[str], tiny: capsnet.Model
+) -> None:
+    capsnet.save(tiny, "good.safetensors")
+    Path("half.safetensors").write_bytes(Path("good.safetensors").read_bytes()[:2000])
+    Path("text.png").write_text("not a picture")
+    Image.fromarray(np.zeros((40, 40), np.uint8)).save("x.png")
+    assert "not a complete safetensors file" in refused(capsys, "predict", "x.png", "--model", "half.safetensors")
+    assert "text.png" in refused(capsys, "predict", "text.png", "--model", "good.safetensors")
+    assert "nowhere.png" in refused(capsys, "predict", "nowhere.png", "--model", "good.safetensors")
+    assert "the model takes" in refused(capsys, "evaluate", "good.safetensors")
+    assert "no model 'nobody'" in refused(capsys, "evaluate", "nobody")

@@ -1,0 +1,75 @@
+"""The batcher: batches up to the limit, errors of single items, cancelled requests."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from capsnet.serving.batching import Batcher, Busy, Limits
+
+
+def batched(use: Callable[[Batcher[int, int], ThreadPoolExecutor], Any], compute: Any, **limits: Any) -> Any:
+    with ThreadPoolExecutor(1) as workers, ThreadPoolExecutor(4) as preparing:
+
+        async def main() -> Any:
+            return await use(Batcher(compute, lambda: workers, Limits(**limits)), preparing)
+
+        return asyncio.run(main())
+
+
+def test_batches_grow_up_to_the_limit() -> None:
+    sizes: list[int] = []
+
+    def double(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        return [2 * item for item in items]
+
+    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[int]:
+        return await asyncio.gather(*(batcher.ask(lambda n=n: n, preparing) for n in range(25)))
+
+    assert batched(use, double, largest=10, wait=0.2) == [2 * n for n in range(25)]
+    assert sum(sizes) == 25
+    assert max(sizes) == 10
+    assert len(sizes) == 3
+
+
+def test_failing_item_fails_alone() -> None:
+    def fragile(items: list[int]) -> list[int]:
+        if 3 in items:
+            raise ValueError("three")
+        return items
+
+    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[Any]:
+        def prepare(n: int) -> int:
+            if n == 5:
+                raise KeyError(n)
+            return n
+
+        asked = (batcher.ask(lambda n=n: prepare(n), preparing) for n in range(7))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    got = batched(use, fragile, wait=0.05)
+    assert [type(item) for item in got] == [int, int, int, ValueError, int, KeyError, int]
+
+
+def test_cancelled_requests_are_not_computed() -> None:
+    seen: list[int] = []
+
+    def compute(items: list[int]) -> list[int]:
+        seen.extend(items)
+        return items
+
+    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> int:
+        gone = asyncio.create_task(batcher.ask(lambda: 1, preparing))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        stays = await batcher.ask(lambda: 2, preparing)
+        batcher.limits.waiting = 0
+        with pytest.raises(Busy):
+            await batcher.ask(lambda: 3, preparing)
+        return stays
+
+    assert batched(use, compute, wait=0.3) == 2
+    assert seen == [2]
