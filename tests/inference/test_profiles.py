@@ -8,8 +8,8 @@ import torch
 
 import capsnet
 from capsnet.data import ArrayDataset
+from capsnet.experiments import perturb
 from capsnet.inference import profiles
-from tools import ship
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,8 @@ def test_bundled_dimension_names_follow_the_rule() -> None:
     profile = profiles.read("capsnet-small-mnist")
     assert profile is not None
     assert profile.names is not None
-    again = ship.name_dimensions(capsnet.load("capsnet-small-mnist"), each=20)
+    digits = capsnet.data.load("mnist", "test")
+    again = perturb.name_dimensions(capsnet.load("capsnet-small-mnist"), digits, 20)
     pairs = [(a, b) for row, other in zip(profile.names, again, strict=True) for a, b in zip(row, other, strict=True)]
     assert sum(a is not None for a, _ in pairs) > 40
     assert sum(a == b for a, b in pairs) > 0.75 * len(pairs)

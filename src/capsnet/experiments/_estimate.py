@@ -10,7 +10,7 @@ from capsnet.experiments.lab import Lab, fingerprint, resolved
 from capsnet.inference import pick_device
 from capsnet.training import TrainConfig
 from capsnet.training.loop import build
-from capsnet.training.objective import arrange
+from capsnet.training.objective import loss_inputs
 from capsnet.training.run import Run
 
 STEPS = 2  # timed, after one to warm up
@@ -45,7 +45,7 @@ def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) 
     """Forward and backward of a few batches; the optimiser, validation and checkpoints cost little beside them."""
     model = build(config, training).to(pick_device(device))
     batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = arrange(batch, model, None)
+    images, labels, targets, wanted, _ = loss_inputs(batch, model)
     started = 0.0
     for step in range(STEPS + 1):
         if step == 1:

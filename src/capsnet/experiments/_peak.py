@@ -14,7 +14,7 @@ from pathlib import Path
 from capsnet import data
 from capsnet.training.config import check_config
 from capsnet.training.loop import build
-from capsnet.training.objective import arrange
+from capsnet.training.objective import loss_inputs
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -40,7 +40,7 @@ def main() -> None:
     training = data.load(config.data, config.train_on)
     model = build(config, training)
     batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = arrange(batch, model, None)
+    images, labels, targets, wanted, _ = loss_inputs(batch, model)
     reset_peak()
     before = kilobytes("VmRSS")
     model.loss(model(images, labels=labels), targets, wanted).total.backward()
