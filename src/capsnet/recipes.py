@@ -10,6 +10,7 @@ recipes does not import PyTorch.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ def register(name: str, recipe: Callable[[], TrainConfig]) -> None:
     """Make a recipe known under a name. The first line of its docstring describes it."""
     if name in _RECIPES:
         raise ValueError(f"a recipe named {name!r} is registered already")
+    if not re.fullmatch(r"[\w-][\w.-]*", name):  # it names a folder
+        raise ValueError(f"a recipe's name is letters, digits, '-', '_' and '.', got {name!r}")
     _RECIPES[name] = recipe
 
 

@@ -83,7 +83,7 @@ def test_recipe_registered_from_outside_is_listed_described_and_found(monkeypatc
     assert recipes.get("mine", seed=3) == TrainConfig(recipe="mine", epochs=1, seed=3)
     with pytest.raises(ValueError, match="a recipe named 'mine' is registered already"):
         recipes.register("mine", mine)
-    with pytest.raises(ValueError, match=r"recipe must match pattern .*, got 'a/b'"):
+    with pytest.raises(ValueError, match=r"a recipe's name is letters, digits, .* got 'a/b'"):
         recipes.register("a/b", mine)
     with pytest.raises(ValueError, match=r"unknown recipe 'mien'\. Did you mean 'mine'\? Known: demo, .*, mine"):
         recipes.get("mien")

@@ -243,7 +243,7 @@ def test_sigterm_stops_all_processes_at_the_same_step(configs: dict[str, TrainCo
     wait_for(lambda: (out / "metrics.jsonl").is_file() and len(Run(out).records()) > 3, process)
     process.send_signal(signal.SIGTERM)
     _, complaints = finish(process)
-    assert complaints.count("capsnet: stopped; go on with") == 1
+    assert complaints.count("capsnet: stopped; continue with") == 1
     assert "lost touch" not in complaints
     assert torch.load(out / "checkpoint.pt", weights_only=True)["step"] == Run(out).records()[-1]["step"]
 

@@ -10,6 +10,7 @@ import torch
 import capsnet
 from capsnet.training import TrainConfig, loop
 from capsnet.training import run as run_folder
+from capsnet.training.objective import MicroBatch
 
 
 def test_keep_chooses_the_best_or_the_last_epoch(
@@ -72,7 +73,7 @@ def final_weights(config: TrainConfig) -> list[float]:
     state.examples = len(training)
     order = capsnet.data.batches(training, config.batch_size, seed=0, epoch=0, shuffle=True, augment=config.augment)
     for batch in order:
-        loop.train_step(state, batch, None, run_folder.Run(Path()))
+        loop.train_step(state, [MicroBatch(batch, 1.0)], len(batch.images), None, run_folder.Run(Path()))
     return [p.double().sum().item() for p in state.tested.parameters()]
 
 
@@ -82,9 +83,9 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
     seen: list[tuple] = []
     real = loop.train_step
 
-    def spy(state, batch, *more):
-        seen.append((batch.images.clone(), batch.targets.clone()))
-        return real(state, batch, *more)
+    def spy(state, parts, *more):
+        seen.append((parts[0].batch.images.clone(), parts[0].batch.targets.clone()))
+        return real(state, parts, *more)
 
     labelled: list[bool] = []
     forward = capsnet.models.CapsNet.forward

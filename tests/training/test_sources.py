@@ -14,6 +14,7 @@ from capsnet import functional as F
 from capsnet.inference import PRESENT
 from capsnet.training import TrainConfig, loop, report
 from capsnet.training import run as run_folder
+from capsnet.training.objective import MicroBatch
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_loss_compares_each_capsule_with_its_source(pairs: TrainConfig) -> None:
             classes = batch.sources.classes[:, k]
             drawn = state.model.decode(output.poses, classes)
             wanted = wanted + F.reconstruction_loss(drawn, batch.sources.images[:, k])
-    losses = loop.train_step(state, batch, None, run_folder.Run(Path()))
+    losses = loop.train_step(state, [MicroBatch(batch, 1.0)], 20, None, run_folder.Run(Path()))
     assert losses["loss"] == pytest.approx(float(wanted), rel=1e-5)
 
 

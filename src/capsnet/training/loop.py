@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
-from capsnet.data import Batch, Dataset
+from capsnet.data import Dataset
 from capsnet.inference import Evaluation
 from capsnet.models import Model
 from capsnet.training import distributed
@@ -35,7 +35,7 @@ from capsnet.training.checkpoint import (
 )
 from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.distributed import evaluate
-from capsnet.training.objective import Piece, backward, explained, own_piece
+from capsnet.training.objective import MicroBatch, backward, explained, own_micro_batches
 from capsnet.training.optim import learning_rate
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
@@ -165,9 +165,9 @@ def fit(
             since = time.perf_counter()
             order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
             for index in data.batch_indices(len(training), config.batch_size, **order):
-                batch, piece = own_piece(config, training, index, state.epoch)
-                losses = train_step(state, batch, weights, run, piece)
-                bar.update(piece.whole)
+                parts = own_micro_batches(config, training, index, state.epoch)
+                losses = train_step(state, parts, len(index), weights, run)
+                bar.update(len(index))
                 if state.step % RECORD_EVERY == 0:
                     run.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
                     board.scalars("step", losses, state.step)
@@ -186,20 +186,16 @@ def fit(
 
 
 def train_step(
-    state: State, batch: Batch, weights: Tensor | None, run: Run, piece: Piece | None = None
+    state: State, parts: Sequence[MicroBatch], count: int, weights: Tensor | None, run: Run
 ) -> dict[str, float]:
-    """One batch: forward, loss, backward, one step of the optimiser. Returns the losses.
-
-    ``piece`` is the size of this process's part of the batch; None: all of it.
-    """
-    piece = piece or Piece(len(batch.images), len(batch.images))
+    """One batch of ``count`` examples: forward, loss, backward, one step of the optimiser. Returns the losses."""
     model, optimizer, scaler = state.model, state.optimizer, state.scaler
     rate = learning_rate(state.config, state.step, state.steps)
     for group in optimizer.param_groups:
         group["lr"] = rate
     model.train()
     optimizer.zero_grad(set_to_none=True)
-    losses = backward(state.config, state.objective, model, scaler, batch, piece, weights, state.step)
+    losses = backward(state.config, state.objective, model, scaler, parts, weights, state.step)
     scaler.unscale_(optimizer)
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), state.config.clip or math.inf))
     too_large = scaler.is_enabled() and scaler.get_scale() > 1  # fp16: the step is skipped and the scale lowered
@@ -211,8 +207,8 @@ def train_step(
     if state.average is not None:
         state.average.update_parameters(model)
     for name, value in losses.items():
-        state.sums[name] = state.sums.get(name, 0.0) + value * piece.whole
-    state.seen += piece.whole
+        state.sums[name] = state.sums.get(name, 0.0) + value * count
+    state.seen += count
     state.batch += 1
     state.step += 1
     return losses | {"lr": rate, "gradient_norm": norm}

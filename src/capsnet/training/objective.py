@@ -6,7 +6,7 @@ one process would compute at once, up to rounding. Two things differ: BatchNorm 
 and dropout draws a mask for each piece.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -48,19 +48,28 @@ class Objective(nn.Module):
         return self.model.loss(output, targets, wanted, weights, step=step)
 
 
-class Piece(NamedTuple):
-    """The size of this process's part of a batch."""
+class MicroBatch(NamedTuple):
+    """A part of a batch, and the number of its examples over that of the whole batch."""
 
-    count: int  # examples that count: all of its own, or none where there are fewer examples than processes
-    whole: int  # examples of the whole batch, over all processes
+    batch: Batch
+    weight: float
 
 
-def own_piece(config: TrainConfig, training: Dataset, index: NDArray[np.int64], epoch: int) -> tuple[Batch, Piece]:
-    """This process's examples of a batch. A process without any computes the first with a weight of zero, because it
-    has to take part when the gradients are averaged."""
+def own_micro_batches(config: TrainConfig, training: Dataset, index: NDArray[np.int64], epoch: int) -> list[MicroBatch]:
+    """This process's part of a batch, in ``accumulate`` nearly equal parts.
+
+    A process without any example computes the first with a weight of zero, because it has to take part when the
+    gradients are averaged.
+    """
     own = index[distributed.own_slice(len(index))]
-    batch = training.batch(own if len(own) else index[:1], augment=config.augment, seed=config.seed, epoch=epoch)
-    return batch, Piece(len(own), len(index))
+    shown = own if len(own) else index[:1]
+    return [
+        MicroBatch(
+            training.batch(part, augment=config.augment, seed=config.seed, epoch=epoch),
+            len(part) / len(index) if len(own) else 0.0,
+        )
+        for part in np.array_split(shown, min(config.accumulate, len(shown)))
+    ]
 
 
 def backward(
@@ -68,19 +77,16 @@ def backward(
     objective: nn.Module,
     model: Model,
     scaler: torch.amp.GradScaler,
-    batch: Batch,
-    piece: Piece,
-    weights: Tensor | None,
+    parts: Sequence[MicroBatch],
+    class_weights: Tensor | None,
     step: int,
 ) -> dict[str, float]:
     """Leave the gradient of the whole batch's mean loss in the model's weights; returns the mean losses."""
     device = next(model.parameters()).device
-    parts = cut(batch, min(config.accumulate, max(piece.count, 1)))
     names: list[str] = []
     means = torch.zeros((), device=device)
-    for k, part in enumerate(parts):
-        weight = len(part.images) * bool(piece.count) / piece.whole
-        inputs = loss_inputs(part, model, weights)
+    for k, (batch, weight) in enumerate(parts):
+        inputs = loss_inputs(batch, model, class_weights)
         with (
             keyed_dropout(config.seed, step, distributed.rank() * config.accumulate + k, device),
             without_sync(objective, k + 1 < len(parts)),
@@ -90,17 +96,6 @@ def backward(
         names = ["loss", *loss.parts]
         means = means + weight * torch.stack([loss.total, *loss.parts.values()]).detach()
     return dict(zip(names, distributed.sum_ranks(means).tolist(), strict=True))
-
-
-def cut(batch: Batch, count: int) -> list[Batch]:
-    """A batch in so many nearly equal parts."""
-    if count == 1:
-        return [batch]
-    columns = [list(t.tensor_split(count)) for t in (batch.images, batch.targets, batch.indices)]
-    sources = [None] * count
-    if batch.sources is not None:
-        sources = [type(batch.sources)(*s) for s in zip(*(t.tensor_split(count) for t in batch.sources), strict=True)]
-    return [Batch(*parts) for parts in zip(*columns, sources, strict=True)]
 
 
 def loss_inputs(
