@@ -52,13 +52,13 @@ def test_mean_overlap() -> None:
     assert (apart == 0).mean() > 0.2
 
 
-@pytest.mark.parametrize(("spec", "expected"), [("multimnist", 0.72), ("multimnist:shift=6,canvas=36", 0.60)])
+@pytest.mark.parametrize(("spec", "expected"), [("multimnist", 0.727), ("multimnist:shift=6,canvas=36", 0.609)])
 def test_mean_overlap_of_both_protocols(spec: str, expected: float) -> None:
     """The paper's text and the authors' code, as docs/data.md says."""
     pairs = load(spec, "test")
     assert isinstance(pairs, Pairs)
     assert pairs.image_size == (36, 36)
-    assert pairs.overlaps(np.arange(10_000)).mean() == pytest.approx(expected, abs=0.01)
+    assert pairs.overlaps(np.arange(10_000)).mean() == pytest.approx(expected, abs=0.005)
 
 
 def test_a_digit_that_is_cut_is_cut_in_its_source_too() -> None:
