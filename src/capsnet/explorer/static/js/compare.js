@@ -32,8 +32,6 @@ class Card {
     this.fit = latest();
     this.classify = latest();
     this.onChange = onChange;
-    this.times = [];
-    this.timed = null; // the answer whose time was the last
     this.turn = 0; // counts requests: stale responses are ignored
     const model = choice("Network", [], { onchange: () => onChange({ model: this.model.value }) });
     const routing = choice("Routing", [], { onchange: () => this.rerouted() });
@@ -61,8 +59,7 @@ class Card {
   set(entry, models, removable) {
     const model = models.find(({ name }) => name === entry.model) ?? models[0];
     const key = JSON.stringify([entry, model.name]);
-    // times of another routing do not count
-    if (key !== this.key) Object.assign(this, { times: [], timed: null });
+    if (key !== this.key) Object.assign(this, { times: [], timed: null }); // `timed`: the answer whose time is the last
     Object.assign(this, { key, entry, described: model });
     offer(this.model, models.map(({ name, title }) => [name, title]));
     this.model.value = model.name;

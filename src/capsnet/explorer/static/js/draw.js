@@ -28,17 +28,15 @@ export function mount(section) {
   const cursor = h("div", { class: "cursor", hidden: true });
   const invitation = h("p", { class: "invitation", "aria-hidden": "true" });
   tools = { canvas, cursor, invitation, ...buildTools() };
+  const extras = h("div", { class: "sources" });
   section.querySelector(".body").append(
     h("div", { class: "easel" },
       h("div", { class: "stage" }, canvas, cursor, invitation),
       h("div", { class: "side" }, tools.figure, tools.panel)),
-    h("p", { id: "draw-help", class: "note keys" }, HELP),
-  );
+    h("p", { id: "draw-help", class: "note keys" }, HELP), extras);
   ink = new Ink(canvas);
-  listenToPointer(canvas);
+  ink.listen({ down, move, up: endStroke });
   listenToKeys(canvas, cursor);
-  const extras = h("div", { class: "sources" });
-  section.querySelector(".body").append(extras);
   mountUpload(tools.uploads, (chosen) => { file = chosen; });
   mountGallery(extras);
   state.on(["seen"], follow);
@@ -150,15 +148,21 @@ function refresh() {
   tools.invitation.textContent = example ? "An example. Draw your own: the first stroke clears it." : "Draw here";
 }
 
-function beginStroke(point, options) {
+/** Before the drawing is changed: remember it, and clear it if it is the example. */
+function beginChange() {
   stroke += 1;
   startRequest();
   ink.remember();
   if (example) ink.clear();
   example = false;
+}
+
+function beginStroke(point, options) {
+  beginChange();
   ink.begin(point, options);
   state.set({ penDown: true, drawing: true, pairMode: false });
   refresh();
+  look();
 }
 
 function endStroke() {
@@ -167,11 +171,8 @@ function endStroke() {
 }
 
 function wipe() {
-  stroke += 1;
-  startRequest();
-  ink.remember();
+  beginChange();
   ink.clear();
-  example = false;
   state.set({ chosen: false });
   refresh();
   look();
@@ -195,29 +196,15 @@ function width(event) {
   return event?.pointerType === "pen" && event.pressure ? brush * (0.4 + 1.2 * event.pressure) : brush;
 }
 
-function listenToPointer(canvas) {
-  let pointer = null; // one finger draws at a time
-  canvas.addEventListener("pointerdown", (event) => {
-    if (pointer !== null || (event.pointerType === "mouse" && event.button !== 0)) return;
-    pointer = event.pointerId;
-    canvas.setPointerCapture(pointer);
-    const rubber = (event.buttons & 32) !== 0; // the other end of a pen
-    beginStroke(ink.place(event), { width: width(event), erase: erasing() || rubber });
-    look();
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (event.pointerId !== pointer) return;
-    const points = event.getCoalescedEvents?.() ?? [];
-    for (const point of points.length ? points : [event]) ink.move(ink.place(point), width(point));
-    look();
-  });
-  const lift = (event) => {
-    if (event.pointerId !== pointer) return;
-    pointer = null;
-    endStroke();
-  };
-  canvas.addEventListener("pointerup", lift);
-  canvas.addEventListener("pointercancel", lift);
+function down(event) {
+  const rubber = (event.buttons & 32) !== 0; // the other end of a pen
+  beginStroke(ink.place(event), { width: width(event), erase: erasing() || rubber });
+}
+
+function move(event) {
+  const points = event.getCoalescedEvents?.() ?? [];
+  for (const point of points.length ? points : [event]) ink.move(ink.place(point), width(point));
+  look();
 }
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -230,6 +217,13 @@ function listenToKeys(canvas, cursor) {
     cursor.style.top = `${(at.y / SIDE) * 100}%`;
     cursor.classList.toggle("down", down);
   };
+  const step = ([right, below], far) => {
+    at.x = Math.min(SIDE, Math.max(0, at.x + far * right));
+    at.y = Math.min(SIDE, Math.max(0, at.y + far * below));
+    if (!down) return;
+    ink.move({ ...at });
+    look();
+  };
   const lift = () => {
     if (!down) return;
     down = false;
@@ -239,7 +233,6 @@ function listenToKeys(canvas, cursor) {
   const press = () => {
     down = true;
     beginStroke({ ...at }, { width: width(), erase: erasing() });
-    look();
     mark();
   };
   canvas.addEventListener("focus", () => { cursor.hidden = !canvas.matches(":focus-visible"); mark(); });
@@ -253,15 +246,7 @@ function listenToKeys(canvas, cursor) {
     cursor.hidden = false;
     if (event.key === " ") (down ? lift : press)();
     if (event.key === "Escape") lift();
-    if (arrow) {
-      const far = event.shiftKey ? 32 : 10;
-      at.x = Math.min(SIDE, Math.max(0, at.x + far * arrow[0]));
-      at.y = Math.min(SIDE, Math.max(0, at.y + far * arrow[1]));
-      if (down) {
-        ink.move({ ...at });
-        look();
-      }
-    }
+    if (arrow) step(arrow, event.shiftKey ? 32 : 10);
     mark();
   });
   document.addEventListener("keydown", (event) => {

@@ -1,5 +1,6 @@
 /** The drawing itself: white ink on black, smooth strokes, and the pictures to go back to. */
 
+import { assign } from "./elements.js";
 import { blank, nativeCanvas } from "./pixels.js";
 
 export const SIDE = 448; // of the canvas: 16 times MNIST's 28
@@ -83,6 +84,25 @@ export class Ink {
     this.context.imageSmoothingQuality = "high";
     this.context.drawImage(nativeCanvas(pixels), (SIDE - width) / 2, (SIDE - height) / 2, width, height);
     Object.assign(this, { source, below });
+  }
+
+  /** Follow one pointer at a time: `down`, `move` and `up` get its events. */
+  listen({ down, move, up }) {
+    let pointer = null;
+    const own = (callback) => (event) => event.pointerId === pointer && callback(event);
+    const lift = own((event) => {
+      pointer = null;
+      up(event);
+    });
+    assign(this.canvas, {
+      onpointerdown: (event) => {
+        if (pointer !== null || (event.pointerType === "mouse" && event.button !== 0)) return;
+        pointer = event.pointerId;
+        this.canvas.setPointerCapture(pointer);
+        down(event);
+      },
+      onpointermove: own(move), onpointerup: lift, onpointercancel: lift,
+    });
   }
 
   /** Where a pointer is, in canvas pixels. */

@@ -12,18 +12,20 @@ class CouplingMap {
   constructor(H, W, onPoint) {
     const cell = Math.max(CELL, Math.floor(SIDE / Math.max(H, W)));
     Object.assign(this, { H, W, cell });
-    this.canvas = h("canvas", { class: "map", role: "img", width: W * cell, height: H * cell });
-    this.canvas.addEventListener("pointermove", (event) => {
+    const point = (event) => {
       const box = this.canvas.getBoundingClientRect();
       const y = Math.floor(((event.clientY - box.top) / box.height) * H);
       const x = Math.floor(((event.clientX - box.left) / box.width) * W);
       onPoint(y >= 0 && y < H && x >= 0 && x < W ? { y, x } : null);
+    };
+    this.canvas = h("canvas", {
+      class: "map", role: "img", width: W * cell, height: H * cell,
+      onpointermove: point, onpointerleave: () => onPoint(null),
     });
-    this.canvas.addEventListener("pointerleave", () => onPoint(null));
   }
 
   /** @param {number[]} values H * W couplings  @param {object} look colours, `range` of the scale, `spot` to mark */
-  draw(values, { colour, range: [least, most], spot, mark }) {
+  draw(values, { colour, range: [least, most], spot, parent }) {
     const context = this.canvas.getContext("2d");
     const side = this.cell;
     values.forEach((value, cell) => {
@@ -31,7 +33,7 @@ class CouplingMap {
       context.fillRect((cell % this.W) * side, Math.floor(cell / this.W) * side, side, side);
     });
     if (!spot) return;
-    context.strokeStyle = mark;
+    context.strokeStyle = parent;
     context.lineWidth = 2.5;
     context.strokeRect(spot.x * side + 1.25, spot.y * side + 1.25, side - 2.5, side - 2.5);
   }

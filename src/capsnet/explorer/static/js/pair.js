@@ -7,7 +7,7 @@
  */
 
 import { latest, report, sentence } from "./api.js";
-import { button, choice, h, offer } from "./elements.js";
+import { button, choice, figure, h, offer } from "./elements.js";
 import { register } from "./link.js";
 import { PRESENT, chooseModel, origin, show, startRequest } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
@@ -61,7 +61,7 @@ class PairPanel {
     this.before = null; // what was seen before the pair took its place
     this.slots = [0, 1].map((n) => new Slot(n + 1, {
       onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
-      onOffset: (offset) => this.move(n, offset),
+      onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }),
     }));
     this.note = h("p", { class: "pair-note" });
     this.build(body);
@@ -70,14 +70,10 @@ class PairPanel {
   build(body) {
     const another = () => this.draw(Math.floor(Math.random() * PAIRS));
     this.random = button("Random pair", another, { "data-testid": "pair-random" });
-    this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle" });
-    this.toggle.addEventListener("change", () => this.use(this.toggle.checked));
-    this.switch = h("button", { type: "button", class: "button small", hidden: true });
-    const picture = (id, title) => {
-      const canvas = h("canvas", { role: "img", "data-testid": id, "aria-label": title });
-      const caption = h("figcaption", {}, title);
-      return { canvas, caption, figure: h("figure", { class: `pair-figure ${id}` }, canvas, caption) };
-    };
+    const use = () => this.use(this.toggle.checked);
+    this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle", onchange: use });
+    this.switch = button("", () => chooseModel(this.better.name), { class: "button small", hidden: true });
+    const picture = (id, title) => figure(id, title, { class: "pair-figure" });
     this.seen = picture("pair-seen", "What the network sees");
     this.both = picture("pair-both", "Both over the input");
     this.alone = [picture("pair-first", "First capsule"), picture("pair-second", "Second capsule")];
@@ -92,19 +88,15 @@ class PairPanel {
       this.seen.figure, this.both.figure,
       ...this.alone.map(({ figure }, n) => h("div", { class: `pair-pick pick-${n + 1}` }, figure, this.picks[n].label)),
       h("div", { class: "pair-pick" }, this.absent.figure, absentPick.label));
-    const use = h("label", { class: "check" }, this.toggle, h("span", {}, "Use this pair as the input of all panels"));
+    const check = h("label", { class: "check" }, this.toggle, "Use this pair as the input of all panels");
     const slots = h("div", { class: "pair-slots" }, ...this.slots.map(({ element }) => element));
-    this.controls = h("div", { class: "row pair-controls" }, this.random, use);
+    this.controls = h("div", { class: "row pair-controls" }, this.random, check);
     this.stage = h("div", { class: "pair-stage" }, slots, this.figures);
     body.append(this.controls, h("div", { class: "row pair-about" }, this.note, this.switch), this.stage);
   }
 
   change(parts) {
     state.set({ pair: { ...state.get("pair"), ...parts, initial: false } });
-  }
-
-  move(n, offset) {
-    this.change({ offsets: state.get("pair").offsets.map((old, m) => (m === n ? offset : old)) });
   }
 
   choose(n, value) {
@@ -147,12 +139,9 @@ class PairPanel {
   meet() {
     const model = currentModel();
     if (!model) return;
-    const better = model.multi ? null : state.get("models").find(({ multi }) => multi);
-    this.switch.hidden = !better;
-    if (better) {
-      this.switch.textContent = `Switch to ${better.title}`;
-      this.switch.onclick = () => chooseModel(better.name);
-    }
+    this.better = model.multi ? null : state.get("models").find(({ multi }) => multi);
+    this.switch.hidden = !this.better;
+    if (this.better) this.switch.textContent = `Switch to ${this.better.title}`;
     this.answer = null;
     this.explain(reasonAgainst(model));
     return this.merge();
@@ -183,14 +172,9 @@ class PairPanel {
     paint(this.seen.canvas, this.merged);
     this.explain(null);
     if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link may have set it already
-    await this.read(model);
-  }
-
-  /** Ask for lengths, then for pictures. */
-  async read(model) {
-    const answer = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
-    if (!answer || model.name !== state.get("model")) return;
-    this.answer = answer;
+    const lengths = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
+    if (!lengths || model.name !== state.get("model")) return;
+    this.answer = lengths;
     await this.decode(model);
   }
 

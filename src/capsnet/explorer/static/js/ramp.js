@@ -27,9 +27,6 @@ export function ramp(element) {
 /** A colour of the style sheet as a string that a canvas takes. */
 export const colourOf = (element, property) => computed(element, `var(${property})`);
 
-/** Call back when the page changes between light and dark, by the system or by its own switch (theme.js). */
-export const onTheme = (callback) => addEventListener("themechange", () => callback());
-
 /** Size a canvas to its place on the page in device pixels; drawing stays in CSS pixels. */
 export function fit(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;

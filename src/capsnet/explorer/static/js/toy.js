@@ -6,7 +6,7 @@
  */
 
 import { latest, report } from "./api.js";
-import { button, choice, h, mayMove, offer, tween } from "./elements.js";
+import { button, choice, h, offer, tween } from "./elements.js";
 import { head } from "./formulas.js";
 import { register } from "./link.js";
 import { sparkline } from "./sparkline.js";
@@ -85,7 +85,7 @@ class Toy {
     route("/api/toy/route", body).then((answer) => {
       if (!answer || kind !== this.kind) return;
       this.trace = answer;
-      this.show(animate && mayMove());
+      this.show(animate);
     }).catch(report);
   }
 
@@ -118,12 +118,8 @@ class Toy {
     this.words.textContent = this.sentence(now, routing);
     this.spark.draw(trace.entropy, now);
     this.still();
-    const from = this.drawn;
-    if (!animate || !from) {
-      this.draw(target);
-      return;
-    }
-    this.still = tween(TWEEN, (share) => {
+    const from = this.drawn ?? target;
+    this.still = tween(animate ? TWEEN : 0, (share) => {
       this.draw(Object.fromEntries(Object.keys(target).map((key) => [key, between(from[key], target[key], share)])));
     });
   }
