@@ -64,9 +64,8 @@ def create_app(
     Args:
         models: models by public name; or names of bundled models, weight files or run folders, as in ``explore``.
         token: what visitors must send; None admits everyone who can reach the server.
-        host: where the server listens, so that it answers to that name too; ``0.0.0.0`` and ``::`` stand for all
-            addresses of this machine.
-        names: further names that the server answers to, for example a proxy's: ``caps.example.org``.
+        host: where the server listens; it answers to that name.
+        names: further names that the server answers to, as in ``explore``.
     """
     _need_extra()
     from capsnet.explorer.app import create_app as create

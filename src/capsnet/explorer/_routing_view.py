@@ -21,16 +21,22 @@ def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
     """The couplings of each iteration and, if a class is named, the votes for it."""
     if ask.klass is not None:
         check_class(entry.model, ask.klass)
-    own, seen = _watch(entry, ask)
-    couplings, scale = seen.couplings[:, 0], _scale(seen.couplings[:, 0], own)
-    shares = (couplings - scale.offset) / max(scale.size, 1e-12)
+    image = to_input(ask.seen, entry.model)
+    model = reroute(entry.model, ask.routing, ask.iterations)
+    own, grid = model.class_routing, model.grid
+    seen = model(image, trace=True).trace if own and grid else None
+    if own is None or grid is None or seen is None:
+        raise ValueError("this model has no layer of class capsules to look into")
+    couplings = seen.couplings[:, 0]
+    offset, size, start = _scale(couplings, own)
+    shares = (couplings - offset) / max(size, 1e-12)
     return {
         "iterations": len(couplings),
-        "grid": list(seen.grid or ()),
+        "grid": list(grid),
         "couplings": _packed(shares.mul(255).round().clamp(0, 255).to(torch.uint8).numpy()),
-        "offset": scale.offset,
-        "scale": scale.size,
-        "start": scale.start,
+        "offset": offset,
+        "scale": size,
+        "start": start,
         "entropy": undecided(couplings, seen.logits[:, 0], own.normalised).tolist(),
         "lengths": seen.activations[:, 0].tolist(),
         "votes": None if ask.klass is None else _votes(seen, ask.klass),
@@ -91,39 +97,20 @@ def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
     return Plane(centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1)))
 
 
-def _watch(entry: ModelEntry, ask: TraceQuestion) -> tuple[Routing, Trace]:
-    """The routing of the class capsules and what it did with one picture."""
-    image = to_input(ask.seen, entry.model)
-    model = reroute(entry.model, ask.routing, ask.iterations)
-    own = model.class_routing
-    seen = None if own is None or model.grid is None else model(image, trace=True).trace
-    if own is None or seen is None:
-        raise ValueError("this model has no layer of class capsules to look into")
-    return own, seen._replace(grid=model.grid)
+def _scale(couplings: Tensor, own: Routing) -> tuple[float, float, float | None]:
+    """How couplings (R, I, J) are sent as bytes: offset, size, and an equal share, None where there is none.
 
-
-class Scale(NamedTuple):
-    """Byte b of a coupling means ``offset + size * b / 255``; ``start`` is an equal share, None where there is none."""
-
-    offset: float
-    size: float
-    start: float | None
-
-
-def _scale(couplings: Tensor, own: Routing) -> Scale:
-    """How couplings (R, I, J) are sent as bytes.
-
-    Shares of a thousand children that sum to 1 are too small for a byte: they are divided by the largest. Couplings
+    Byte b means ``offset + size * b / 255``. Shares of a thousand children that sum to 1 are too small for a byte: they are divided by the largest. Couplings
     that sum to 1 over the parents stay as they are. Others may be negative: they are sent between their least and their
     largest.
     """
     I, J = couplings.shape[-2:]
     if own.normalised == "children":
-        return Scale(0.0, max(float(couplings.max()), 1e-12), 1 / I)
+        return 0.0, max(float(couplings.max()), 1e-12), 1 / I
     if own.normalised == "parents":
-        return Scale(0.0, 1.0, 1 / J)
+        return 0.0, 1.0, 1 / J
     offset = min(0.0, float(couplings.min()))
-    return Scale(offset, float(couplings.max()) - offset, None)
+    return offset, float(couplings.max()) - offset, None
 
 
 def _packed(numbers: NDArray[Any]) -> str:

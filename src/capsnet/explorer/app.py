@@ -71,7 +71,7 @@ def _add_questions(app: FastAPI, service: ExplorerService) -> None:
 def _add_pictures(app: FastAPI, service: ExplorerService) -> None:
     """Requests for pictures."""
 
-    @app.post("/api/upload", response_model=_wire.Uploaded, openapi_extra=ANY_FILE)
+    @app.post("/api/upload", response_model=_wire.Seen, openapi_extra=ANY_FILE)
     async def upload(request: Request, model: ModelName, centre: bool = True) -> Response:
         entry, content = service.find(model), await request.body()
         return await service.answer(lambda: {"seen": to_wire(read_upload(content, entry.model, centre))}, lane="upload")

@@ -3,7 +3,7 @@
 The requests of the page may change with the page; this one does not. docs/serving.md describes it.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -54,7 +54,7 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
     """Add the route. ``app.state.batchers`` holds the batcher of each model by its name."""
     limits = limits or Limits()
     batchers: dict[str, Batcher[Tensor, tuple[list[float], Any]]] = {
-        name: Batcher(_computing(model), lambda: service.lane("batches", 1), limits)
+        name: Batcher(partial(_compute, model), lambda: service.lane("batches", 1), limits)
         for name, model in service.models.items()
     }
     app.state.batchers = batchers
@@ -98,16 +98,12 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
         )
 
 
-def _computing(model: Model) -> Callable[[list[Tensor]], list[tuple[list[float], Any]]]:
-    """A function of a batch of images (C, H, W) that gives the lengths and poses of each as plain numbers."""
-
-    def compute(images: list[Tensor]) -> list[tuple[list[float], Any]]:
-        with torch.inference_mode():
-            output = model(torch.stack(images))
-        poses = [None] * len(images) if output.poses is None else output.poses.tolist()
-        return list(zip(output.lengths.tolist(), poses, strict=True))
-
-    return compute
+def _compute(model: Model, images: list[Tensor]) -> list[tuple[list[float], Any]]:
+    """The lengths and poses of each of a batch of images (C, H, W) as plain numbers."""
+    with torch.inference_mode():
+        output = model(torch.stack(images))
+    poses = [None] * len(images) if output.poses is None else output.poses.tolist()
+    return list(zip(output.lengths.tolist(), poses, strict=True))
 
 
 def _prepare(content: bytes, kind: str, model: Model) -> Tensor:

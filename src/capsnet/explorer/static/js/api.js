@@ -8,37 +8,33 @@
  * picture follows a moving slider. `call.forget()` drops the request in flight.
  */
 export function latest({ live = false } = {}) {
-  const lane = { busy: false, current: null, waiting: null, forgotten: null };
+  let [busy, wanted, waiting] = [false, null, null]; // `wanted` is the request in flight until it is forgotten
+  async function run() {
+    busy = true;
+    while (waiting) {
+      const job = waiting;
+      [wanted, waiting] = [job, null];
+      try {
+        const answer = await ask(job.path, job.body && JSON.stringify(job.body));
+        job.resolve((waiting && !live) || wanted !== job ? null : answer);
+      } catch (error) {
+        if (waiting || wanted !== job) job.resolve(null); // errors of stale requests are ignored
+        else job.reject(error);
+      }
+    }
+    busy = false;
+  }
   const call = (path, body) =>
     new Promise((resolve, reject) => {
-      lane.waiting?.resolve(null);
-      lane.waiting = { path, body, live, resolve, reject };
-      if (!lane.busy) run(lane);
+      waiting?.resolve(null);
+      waiting = { path, body, resolve, reject };
+      if (!busy) run();
     });
   call.forget = () => {
-    lane.waiting?.resolve(null);
-    lane.waiting = null;
-    lane.forgotten = lane.current;
+    waiting?.resolve(null);
+    [wanted, waiting] = [null, null];
   };
   return call;
-}
-
-async function run(lane) {
-  lane.busy = true;
-  while (lane.waiting) {
-    const job = lane.waiting;
-    lane.waiting = null;
-    lane.current = job;
-    try {
-      const answer = await ask(job.path, job.body && JSON.stringify(job.body));
-      job.resolve((lane.waiting && !job.live) || lane.forgotten === job ? null : answer);
-    } catch (error) {
-      if (lane.waiting || lane.forgotten === job) job.resolve(null); // errors of stale requests are ignored
-      else job.reject(error);
-    }
-  }
-  lane.current = null;
-  lane.busy = false;
 }
 
 /** The JSON answer to a GET of "/api/...". */

@@ -1,7 +1,7 @@
 /** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
 
 import { latest, report } from "./api.js";
-import { button, h } from "./elements.js";
+import { button, figure, h } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { Ink, SIDE } from "./ink.js";
 import { origin, show, startRequest } from "./network.js";
@@ -62,11 +62,10 @@ function buildTools() {
     type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),
   });
   centre.checked = state.get("centre");
-  const seen = h("canvas", { "data-testid": "seen", role: "img", "aria-label": "What the network sees: nothing yet" });
+  const seen = figure("seen", "What the network sees", { class: "seen" });
   const uploads = h("div", { class: "uploads" });
   return {
-    undo, redo, eraser, brush, centre, seen, uploads,
-    figure: h("figure", { class: "seen" }, seen, h("figcaption", { class: "note" }, "What the network sees")),
+    undo, redo, eraser, brush, centre, seen: seen.canvas, figure: seen.figure, uploads,
     panel: h("div", { class: "controls" },
       h("div", { class: "buttons" }, undo, redo, eraser, clear),
       h("label", { class: "brush", for: "brush" }, h("span", {}, "Brush"), brush),

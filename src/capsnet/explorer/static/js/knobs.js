@@ -16,7 +16,7 @@ let parts = null;
 export function mount(section) {
   const [input, drawn] = [figure("knobs-input", "input"), figure("reconstruction", "reconstruction")];
   const apart = figure("difference", "difference");
-  apart.figure.append(h("p", { class: "pair-legend" },
+  apart.figure.append(h("p", { class: "row note pair-legend" },
     h("span", { class: "less" }, "missing"), h("span", { class: "more" }, "added")));
   const title = h("h3", {});
   const length = h("p", { class: "length" });
@@ -24,7 +24,7 @@ export function mount(section) {
   const sliders = h("div", { class: "sliders" });
   const panel = h("div", { class: "knobs" },
     h("div", { class: "pictures" }, input.figure, drawn.figure, apart.figure,
-      h("div", { class: "capsule" }, title, length, resetAll)),
+      h("div", { class: "row capsule" }, title, length, resetAll)),
     sliders);
   const reason = h("p", { class: "note reason", hidden: true });
   const canvases = { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas };

@@ -6,9 +6,8 @@ import { digits } from "./trace.js";
 const SIDE = 96; // canvas pixels at least; CSS gives the map its size on the page
 const CELL = 16; // canvas pixels per child at least
 
-/** One map of H x W couplings. Pointing at a square tells where. */
+/** One map of H x W couplings. `onPoint` gets {y, x}, or null outside of it. */
 class CouplingMap {
-  /** @param {(place: {y: number, x: number}|null) => void} onPoint */
   constructor(H, W, onPoint) {
     const cell = Math.max(CELL, Math.floor(SIDE / Math.max(H, W)));
     Object.assign(this, { H, W, cell });
@@ -24,7 +23,7 @@ class CouplingMap {
     });
   }
 
-  /** @param {number[]} values H * W couplings  @param {object} look colours, `range` of the scale, `spot` to mark */
+  /** Draw H * W couplings in colours of a scale with this range; `spot` is marked. */
   draw(values, { colour, range: [least, most], spot, parent }) {
     const context = this.canvas.getContext("2d");
     const side = this.cell;
@@ -50,7 +49,7 @@ export class Overview {
       const button = h("button",
         { type: "button", class: "map-class", "data-testid": `map-class-${j}`, onclick: () => onChoose(j) },
         map.canvas,
-        h("span", { class: "map-caption" }, h("b", {}, name), number),
+        h("span", { class: "row map-caption" }, h("b", {}, name), number),
         h("span", { class: "length-bar", "aria-hidden": "true" }, ghost, bar));
       return { map, bar, ghost, number, button, name };
     });
@@ -59,14 +58,14 @@ export class Overview {
 
   /** One scale for all classes and iterations of a trace, so that maps can be compared. */
   rescale(trace) {
-    this.range = trace.range((r, parent) => trace.meanMap(r, parent));
+    this.range = trace.range((r, parent) => trace.map(r, parent));
   }
 
   draw(trace, at, klass, look) {
     const iteration = Math.round(at);
     const spot = trace.H * trace.W > 1 ? look.spot : null; // a single place needs no mark
     this.cards.forEach(({ map, bar, ghost, number, button, name }, j) => {
-      const values = trace.meanMap(at, j);
+      const values = trace.map(at, j);
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
       const now = trace.lengths[iteration][j];
       const before = trace.lengths[Math.max(0, iteration - 1)][j];
@@ -101,7 +100,7 @@ export class Types {
 
   draw(trace, at, klass, name, look) {
     this.maps.forEach((map, type) => {
-      const values = trace.typeMap(at, klass, type);
+      const values = trace.map(at, klass, type);
       const marked = look.spot && (look.spot.type === null ? trace.H * trace.W > 1 : look.spot.type === type);
       map.draw(values, { ...look, range: this.range, spot: marked ? look.spot : null });
       const most = Math.max(...values).toFixed(2);
@@ -119,7 +118,7 @@ export class Legend {
     this.most = h("span", {});
     this.begin = h("span", {});
     const bar = h("span", { class: "map-scale-bar" }, this.canvas, this.tick);
-    this.element = h("div", { class: "map-scale" }, h("span", {}, what), this.least, bar, this.most, this.begin);
+    this.element = h("div", { class: "row map-scale" }, h("span", {}, what), this.least, bar, this.most, this.begin);
   }
 
   draw({ colour, range: [least, most] }, { start, even, shared }) {

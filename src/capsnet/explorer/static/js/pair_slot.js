@@ -13,7 +13,6 @@ const DIGIT = 28; // a digit's frame, whatever the network's
 const middle = (picture) => centred(picture, Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height));
 
 export class Slot {
-  /** @param {number} number 1 or 2  @param {{onDigit: Function, onOffset: Function}} hooks */
   constructor(number, { onDigit, onOffset }) {
     this.see = latest();
     this.onDigit = onDigit;

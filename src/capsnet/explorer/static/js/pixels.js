@@ -75,11 +75,8 @@ export function nativeCanvas(pixels) {
 }
 
 /**
- * Put a picture on a canvas, one canvas pixel per picture pixel: CSS gives it its size on the page.
- *
- * @param {HTMLCanvasElement} canvas
- * @param {{width: number, height: number, channels: number, bytes: Uint8Array}} pixels
- * @param {{palette?: (byte: number) => number[]}} [options] `palette` turns a grey byte into [r, g, b]
+ * Put a picture on a canvas, one canvas pixel per picture pixel: CSS gives it its size on the page. `palette` turns a
+ * grey byte into [r, g, b].
  */
 export function paint(canvas, pixels, { palette } = {}) {
   const image = toImageData(pixels, palette);

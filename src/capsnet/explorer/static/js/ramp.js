@@ -13,10 +13,8 @@ function computed(element, colour) {
 }
 
 /**
- * The scale between the custom properties --map-low and --map-high of an element. Its steps are even in OKLab, so that
- * equal differences look equally different, in light and dark.
- *
- * @returns {(share: number) => string} 0..1 -> a CSS colour
+ * The scale between the custom properties --map-low and --map-high of an element, as a function from 0..1 to a CSS
+ * colour. Its steps are even in OKLab, so that equal differences look equally different, in light and dark.
  */
 export function ramp(element) {
   const mixed = (share) => computed(element, `color-mix(in oklab, var(--map-low), var(--map-high) ${100 * share}%)`);

@@ -10,10 +10,7 @@ import { paint } from "./pixels.js";
 import { rove } from "./rove.js";
 
 export class Regions {
-  /**
-   * @param {{size: number, stride: number, start: number}|null} receptive what a child sees, in pixels per axis
-   * @param {{onPoint: Function, onPin: Function}} hooks both get {y, x} or null
-   */
+  /** `receptive` is what a child sees, in pixels per axis, if it is known; `onPoint` and `onPin` get {y, x} or null. */
   constructor(H, W, receptive, { onPoint, onPin }) {
     Object.assign(this, { H, W, receptive });
     this.canvas = h("canvas", { class: "regions-picture", role: "img" });

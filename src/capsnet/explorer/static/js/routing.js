@@ -60,8 +60,9 @@ class RoutingPanel {
       onchange: () => state.set({ runs: Number(this.count.value) || null, iteration: null }),
     });
     this.count = runs.select;
-    const buttons = h("div", { class: "routing-buttons" }, this.reset, this.back, this.play, this.next, this.number);
-    return h("div", { class: "routing-controls", hidden: true }, buttons, runs.label, this.spark.element);
+    const steps = [this.reset, this.back, this.play, this.next, this.number];
+    const buttons = h("div", { class: "row routing-buttons" }, ...steps);
+    return h("div", { class: "row routing-controls", hidden: true }, buttons, runs.label, this.spark.element);
   }
 
   recolour() {
@@ -131,7 +132,7 @@ class RoutingPanel {
     this.legends = [new Legend("mean coupling"), new Legend("coupling")];
     this.typesTitle = h("h3", {});
     this.votesTitle = h("h3", {});
-    this.spotWords = h("p", { class: "spot-words", "aria-live": "polite" });
+    this.spotWords = h("p", { class: "note spot-words", "aria-live": "polite" });
     const block = (name, ...parts) => h("div", { class: `routing-${name}` }, ...parts);
     const where = h("h3", {}, "Where each class gets its votes from");
     const classes = block("classes", where, this.overview.element, this.legends[0].element);

@@ -7,11 +7,8 @@ function rowLength(items) {
 }
 
 /**
- * Let the arrow keys, Home and End move the focus among the items of a container, which may come and go.
- *
- * @param {HTMLElement} container
- * @param {string} selector of the items
- * @returns {(item: HTMLElement, options?: {focus?: boolean}) => void} makes an item the group's Tab stop
+ * Let the arrow keys, Home and End move the focus among the items of a container, which may come and go. Returns a
+ * function that makes an item the group's Tab stop.
  */
 export function rove(container, selector) {
   const stop = (item, { focus = false } = {}) => {

@@ -48,10 +48,10 @@ class Toy {
       button("Shuffle", () => this.change({ votes: shuffled() })),
     ];
     section.querySelector(".body").append(h("div", { class: "toy", "data-testid": "toy" },
-      h("div", { class: "toy-controls" },
+      h("div", { class: "row toy-controls" },
         kinds.label,
         h("div", { class: "toy-stepper" }, this.back, this.slider, this.next, this.number),
-        h("div", { class: "toy-buttons" }, ...scenes)),
+        h("div", { class: "row toy-buttons" }, ...scenes)),
       this.words,
       h("div", { class: "toy-planes" },
         ...this.planes.map((plane) => plane.element),

@@ -8,10 +8,10 @@ import { between } from "./trace.js";
 const NEAR = 14; // CSS pixels: how close a pointer has to come to a vote
 
 export class VotePlot {
-  /** @param {(child: number|null) => void} onPoint */
+  /** `onPoint` gets the number of a child, or null. */
   constructor(onPoint) {
     this.canvas = h("canvas", { class: "votes", role: "img", "data-testid": "votes" });
-    this.words = h("p", { class: "votes-words" });
+    this.words = h("p", { class: "note votes-words" });
     this.element = h("div", { class: "votes-box" }, this.canvas, this.words);
     this.votes = null;
     this.view = { x: 0, y: 0, reach: 1 };
@@ -19,7 +19,7 @@ export class VotePlot {
     this.canvas.addEventListener("pointerleave", () => onPoint(null));
   }
 
-  /** @param {object} votes of /api/trace  @param {number} klass  @param {string} name of the class */
+  /** Take the votes of /api/trace for a class. */
   show({ points, parents, origin, explained }, klass, name) {
     const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, as machines with a browser are
     const votes = { // the vote of length zero lies in the middle
@@ -51,12 +51,7 @@ export class VotePlot {
     return best;
   }
 
-  /**
-   * @param {import("./trace.js").Trace} trace of the same answer
-   * @param {number} at the point in time, 0-based, between iterations too
-   * @param {((child: number) => boolean)|null} hot which votes are pointed at, if any
-   * @param {{ink: string, line: string, vote: string, parent: string}} colours
-   */
+  /** Draw the votes at a point in time; `hot(child)` says whether a vote is pointed at, null if none is. */
   draw(trace, at, hot, colours) {
     this.size = this.canvas.clientWidth || 320;
     const context = fit(this.canvas, this.size, this.size);
@@ -87,17 +82,14 @@ export class VotePlot {
       `capsule, iteration by iteration. The plane shows ${Math.round(100 * explained)}\u00a0% of how the votes differ.`;
   }
 
+  /** The circle of length 1 and a cross at the origin. */
   frame(context, line) {
     const [x, y] = this.screen(0, 0);
-    context.strokeStyle = line;
-    context.lineWidth = 1;
-    context.beginPath();
-    context.arc(x, y, this.size / 2 / this.view.reach, 0, 2 * Math.PI);
-    context.moveTo(x - 5, y);
-    context.lineTo(x + 5, y);
-    context.moveTo(x, y - 5);
-    context.lineTo(x, y + 5);
-    context.stroke();
+    const path = new Path2D(`M${x - 5} ${y}h10M${x} ${y - 5}v10`);
+    path.moveTo(x + this.size / 2 / this.view.reach, y);
+    path.arc(x, y, this.size / 2 / this.view.reach, 0, 2 * Math.PI);
+    Object.assign(context, { strokeStyle: line, lineWidth: 1 });
+    context.stroke(path);
   }
 
   /** The parent from the first iteration on, as far as time has come: a line, small dots, one big one. */
@@ -105,13 +97,8 @@ export class VotePlot {
     const { parents } = this.votes;
     const here = [0, 1].map((axis) => between(at, parents.length, (r) => parents[r][axis]));
     const stops = [...parents.slice(0, Math.floor(at) + 1), here].map((stop) => this.screen(...stop));
-    context.strokeStyle = parent;
-    context.fillStyle = parent;
-    context.lineWidth = 2.5;
-    context.beginPath();
-    context.moveTo(...this.screen(0, 0));
-    for (const stop of stops) context.lineTo(...stop);
-    context.stroke();
+    Object.assign(context, { strokeStyle: parent, fillStyle: parent, lineWidth: 2.5 });
+    context.stroke(new Path2D(`M${[this.screen(0, 0), ...stops].join("L")}`));
     for (const stop of stops.slice(0, -1)) disc(context, ...stop, 3.5);
     disc(context, ...stops.at(-1), 9);
     ring(context, ink);
@@ -120,8 +107,7 @@ export class VotePlot {
 }
 
 function ring(context, colour) {
-  context.strokeStyle = colour;
-  context.lineWidth = 1.5;
+  Object.assign(context, { strokeStyle: colour, lineWidth: 1.5 });
   context.stroke();
 }
 
