@@ -100,9 +100,9 @@ def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
 def _scale(couplings: Tensor, own: Routing) -> tuple[float, float, float | None]:
     """How couplings (R, I, J) are sent as bytes: offset, size, and an equal share, None where there is none.
 
-    Byte b means ``offset + size * b / 255``. Shares of a thousand children that sum to 1 are too small for a byte: they are divided by the largest. Couplings
-    that sum to 1 over the parents stay as they are. Others may be negative: they are sent between their least and their
-    largest.
+    Byte b means ``offset + size * b / 255``. Shares of a thousand children that sum to 1 are too small for a byte: they
+    are divided by the largest. Couplings that sum to 1 over the parents stay as they are. Others may be negative: they
+    are sent between their least and their largest.
     """
     I, J = couplings.shape[-2:]
     if own.normalised == "children":
