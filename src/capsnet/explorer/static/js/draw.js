@@ -52,11 +52,11 @@ export function showExample(seen) {
 }
 
 function buildTools() {
-  const undo = button("Undo", () => back(false), { "data-testid": "undo" });
-  const redo = button("Redo", () => back(true), { "data-testid": "redo" });
-  const clear = button("Clear", wipe, { "data-testid": "clear" });
+  const make = (text, onclick) => button(text, onclick, { "data-testid": text.toLowerCase() });
   const toggle = () => eraser.setAttribute("aria-pressed", !erasing());
-  const eraser = button("Eraser", toggle, { "data-testid": "eraser", "aria-pressed": "false" });
+  const [undo, redo] = [make("Undo", () => back(false)), make("Redo", () => back(true))];
+  const [eraser, clear] = [make("Eraser", toggle), make("Clear", wipe)];
+  eraser.setAttribute("aria-pressed", false);
   const brush = h("input", { type: "range", id: "brush", "data-testid": "brush", min: 12, max: 64, value: 34 });
   const centre = h("input", {
     type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),

@@ -21,7 +21,7 @@ let parts = null;
 
 /** Build the gallery; it is filled when the model is known. */
 export function mount(place) {
-  const tabs = h("div", { class: "segments", role: "tablist", "aria-label": "Which test pictures" });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Which test pictures" });
   const items = h("div", { class: "items", role: "toolbar", "aria-label": "Test pictures" });
   const panel = h("div", { role: "tabpanel", id: "gallery-items", "aria-label": "Test pictures" }, items);
   const page = (step, text, label) =>
@@ -53,17 +53,13 @@ async function meet() {
   const { gallery, classes } = currentModel();
   parts.place.hidden = !gallery;
   if (!gallery) return;
-  offerTabs(classes);
-  const count = await turn("hard", 0);
-  if (count === 0) await turn("0", 0); // not measured, or several objects per picture: show a class instead
-}
-
-function offerTabs(classes) {
   const kinds = [...KINDS, ...classes.map((name, k) => [String(k), name])];
   parts.tabs.replaceChildren(...kinds.map(([kind, text]) =>
     button(text, () => turn(kind, 0), {
       class: null, role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
     })));
+  const count = await turn("hard", 0);
+  if (count === 0) await turn("0", 0); // not measured, or several objects per picture: show a class instead
 }
 
 /** Show a page of a kind. Gives the number of its items, or null after an error. */

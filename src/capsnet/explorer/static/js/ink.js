@@ -13,17 +13,12 @@ const PAST = 40; // pictures to go back to
  */
 export class Ink {
   constructor(canvas) {
-    canvas.width = SIDE;
-    canvas.height = SIDE;
-    this.canvas = canvas;
+    this.canvas = Object.assign(canvas, { width: SIDE, height: SIDE });
     this.context = canvas.getContext("2d", { willReadFrequently: true });
     this.small = new OffscreenCanvas(SENT, SENT).getContext("2d", { willReadFrequently: true });
     this.small.imageSmoothingQuality = "high";
-    this.source = null;
-    this.below = null;
     this.pen = null; // while it is down: where it is, how wide, which colour
-    this.past = [];
-    this.future = [];
+    Object.assign(this, { past: [], future: [] });
     this.clear();
   }
 

@@ -26,11 +26,8 @@ const askTrace = latest();
 
 class RoutingPanel {
   constructor(body) {
-    this.trace = null;
+    Object.assign(this, { trace: null, pinned: null, hovered: null, timer: null });
     this.at = 0; // the point in time that is drawn; moves towards the iteration
-    this.pinned = null;
-    this.hovered = null;
-    this.timer = null;
     this.still = () => {}; // stops the animation
     this.spark = sparkline();
     this.note = h("p", { class: "routing-note" });
@@ -75,11 +72,8 @@ class RoutingPanel {
   reason() {
     const model = currentModel();
     if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
-    if (model.grid) return null;
-    return (
-      `This panel shows class capsules whose children lie in the picture. ${model.title} has none. ` +
-      "Choose another network above."
-    );
+    const none = `${model.title} has none. Choose another network above.`;
+    return model.grid ? null : `This panel shows class capsules whose children lie in the picture. ${none}`;
   }
 
   ask() {

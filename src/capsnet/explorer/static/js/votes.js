@@ -119,10 +119,8 @@ function disc(context, x, y, radius) {
 
 /** The square that holds all votes, the parent's way and the origin. */
 function viewOf({ points, parents }) {
-  const votes = Array.from({ length: points.length / 2 }, (_, n) => [points[2 * n], points[2 * n + 1]]);
-  const places = [[0, 0], ...parents, ...votes];
   const [x, y] = [0, 1].map((axis) => {
-    const values = places.map((place) => place[axis]);
+    const values = [0, ...parents.map((place) => place[axis]), ...points.filter((_, n) => n % 2 === axis)];
     return { low: Math.min(...values), high: Math.max(...values) };
   });
   const side = Math.max(x.high - x.low, y.high - y.low, 1);
