@@ -1,7 +1,7 @@
 """Looking into a routing: couplings of each iteration, votes for a parent, and routing of votes in the plane."""
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from capsnet.explorer._service import ModelEntry
 from capsnet.explorer._wire import ToyQuestion, TraceQuestion
 from capsnet.models import reroute
 from capsnet.routing import Routing, Trace, undecided
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
@@ -47,12 +49,12 @@ def _votes(seen: Trace, j: int) -> dict[str, Any]:
     """The votes for one parent in the plane of their first two principal components, and the parent's path in it."""
     cloud = seen.votes[0, :, j].double().numpy()  # (I, D)
     counts = seen.couplings[-1, 0, :, j].double().abs().numpy()  # a negative vote moves its parent as well
-    plane = _plane(cloud, counts * np.linalg.norm(cloud, axis=1))
+    centre, axes, explained = _plane(cloud, counts * np.linalg.norm(cloud, axis=1))
     return {
-        "points": _packed(plane.project(cloud).astype("<f4")),
-        "parents": plane.project(seen.poses[:, 0, j].double().numpy()).tolist(),
-        "origin": plane.project(np.zeros((1, cloud.shape[1])))[0].tolist(),
-        "explained": plane.explained,
+        "points": _packed(((cloud - centre) @ axes).astype("<f4")),
+        "parents": ((seen.poses[:, 0, j].double().numpy() - centre) @ axes).tolist(),
+        "origin": (-centre @ axes).tolist(),
+        "explained": explained,
     }
 
 
@@ -73,18 +75,9 @@ def toy(ask: ToyQuestion) -> dict[str, Any]:
     }
 
 
-class Plane(NamedTuple):
-    centre: NDArray[np.float64]  # (D,)
-    axes: NDArray[np.float64]  # (D, 2)
-    explained: float
-
-    def project(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        return (points - self.centre) @ self.axes
-
-
-def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
-    """The plane of the two largest weighted principal components. The axes' signs are fixed, so that the picture does
-    not flip from one call to the next."""
+def _plane(points: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
+    """The plane of the two largest weighted principal components: its centre (D,), its axes (D, 2), and how much of the
+    variance it explains. The axes' signs are fixed, so that the picture does not flip from one call to the next."""
     total = max(float(weights.sum()), 1e-12)
     centre = weights @ points / total
     away = points - centre
@@ -94,7 +87,7 @@ def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
         axes = np.pad(axes, ((0, 0), (0, 1)))
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
     spread = max(float(values.sum()), 1e-12)
-    return Plane(centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1)))
+    return centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1))
 
 
 def _scale(couplings: Tensor, own: Routing) -> tuple[float, float, float | None]:

@@ -14,13 +14,12 @@ from torch import Tensor
 
 from capsnet.inference import PRESENT, preprocessing_of
 from capsnet.models import Model
-from capsnet.serving.batching import Batcher, Busy, Limits
+from capsnet.serving.batching import Batcher, Limits
 from capsnet.serving.images import open_image, to_array
 from capsnet.serving.service import Service
 from capsnet.serving.wire import Answer, Pixels, Problem, write
 
 PREPARING = 2  # threads that decode and frame images
-RETRY = "1"  # seconds
 FILES = ("image/", "application/octet-stream")
 
 
@@ -76,14 +75,8 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
         content = await request.body()
         if kind != "application/json" and not kind.startswith(FILES):
             raise HTTPException(415, f"the content type must be image/* or application/json, got {kind[:60] or 'none'}")
-        try:
-            lengths, poses = await batchers[model].ask(
-                lambda: _prepare(content, kind, network), service.lane("images", PREPARING)
-            )
-        except Busy:
-            raise HTTPException(
-                503, "too many images are waiting: try again in a second", {"Retry-After": RETRY}
-            ) from None
+        prepare = partial(_prepare, content, kind, network)
+        lengths, poses = await batchers[model].ask(prepare, service.lane("images", PREPARING))
         names = network.class_names
         order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
         return write(

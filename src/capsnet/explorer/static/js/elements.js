@@ -23,9 +23,8 @@ export function button(text, onclick, attributes = {}) {
 }
 
 /** The same for SVG. */
-export function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-}
+export const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 /** A canvas with a caption, which is its label too until there is a better one. */
 export function figure(testid, title, attributes = {}) {

@@ -27,8 +27,8 @@ export function mount(section) {
       h("div", { class: "row capsule" }, title, length, resetAll)),
     sliders);
   const reason = h("p", { class: "note reason", hidden: true });
-  const canvases = { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas };
-  parts = { panel, reason, sliders, title, length, resetAll, ...canvases };
+  parts = { panel, reason, sliders, title, length, resetAll };
+  Object.assign(parts, { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas });
   section.querySelector(".body").append(reason, panel);
   state.on(["model"], build);
   state.on(["answer", "klass", "measured"], label);

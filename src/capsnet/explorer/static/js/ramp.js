@@ -2,8 +2,8 @@
 
 const STEPS = 256;
 
-/** What a CSS colour of an element is at present, `color-mix` included, as a string that a canvas takes. */
-function computed(element, colour) {
+/** What a CSS colour, `var` and `color-mix` included, is within an element, as a string that a canvas takes. */
+export function colourOf(element, colour) {
   const probe = document.createElement("span");
   probe.style.color = colour;
   element.append(probe);
@@ -17,13 +17,10 @@ function computed(element, colour) {
  * colour. Its steps are even in OKLab, so that equal differences look equally different, in light and dark.
  */
 export function ramp(element) {
-  const mixed = (share) => computed(element, `color-mix(in oklab, var(--map-low), var(--map-high) ${100 * share}%)`);
+  const mixed = (share) => colourOf(element, `color-mix(in oklab, var(--map-low), var(--map-high) ${100 * share}%)`);
   const colours = Array.from({ length: STEPS }, (_, step) => mixed(step / (STEPS - 1)));
   return (share) => colours[Math.round((STEPS - 1) * Math.min(1, Math.max(0, share)))];
 }
-
-/** A colour of the style sheet as a string that a canvas takes. */
-export const colourOf = (element, property) => computed(element, `var(${property})`);
 
 /** Size a canvas to its place on the page in device pixels; drawing stays in CSS pixels. */
 export function fit(canvas, width, height) {

@@ -1,8 +1,6 @@
 /**
- * The picture under a grid of the children's positions: point at one, or walk over it with the arrow keys.
- *
- * The squares divide the picture evenly, so that they are easy to hit. What the children of one really see is a larger
- * patch, and neighbours' patches overlap: where it is known, it is outlined.
+ * The picture under a grid of the children's positions. The squares divide the picture evenly, so that they are easy to
+ * hit. What the children of one see is a larger patch, and patches overlap: where it is known, it is outlined.
  */
 
 import { h } from "./elements.js";
@@ -17,13 +15,9 @@ export class Regions {
     this.cells = Array.from({ length: H * W }, (_, n) => {
       const place = { y: Math.floor(n / W), x: n % W };
       const cell = h("div", {
-        role: "gridcell",
-        class: "region",
-        tabindex: n === 0 ? 0 : -1,
+        role: "gridcell", class: "region", tabindex: n === 0 ? 0 : -1,
         "aria-label": `Row ${place.y + 1}, column ${place.x + 1}`,
-        onpointerenter: () => onPoint(place),
-        onfocus: () => onPin(place),
-        onblur: () => onPin(null),
+        onpointerenter: () => onPoint(place), onfocus: () => onPin(place), onblur: () => onPin(null),
         onkeydown: ({ key }) => key === "Escape" && cell.blur(),
       });
       return cell;

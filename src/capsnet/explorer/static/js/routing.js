@@ -1,8 +1,6 @@
 /**
- * The routing of the picture, iteration by iteration: the couplings of all children and parents.
- *
- * Three views of the same couplings: the picture (where), the maps (to which class, from which type), the votes (why).
- * Pointing at one highlights the same children in the others.
+ * The routing of the picture, iteration by iteration, in three views: the picture (where), the maps (to which class, from
+ * which type), the votes (why). Pointing at one highlights the same children in the others.
  */
 
 import { capitalised, latest, report } from "./api.js";
@@ -63,7 +61,7 @@ class RoutingPanel {
   }
 
   recolour() {
-    const paint = (property) => colourOf(this.body, property);
+    const paint = (property) => colourOf(this.body, `var(${property})`);
     const [ink, line, vote, parent] = ["--ink", "--line", "--map-high", "--parent"].map(paint);
     this.look = { colour: ramp(this.body), ink, line, vote, parent };
   }

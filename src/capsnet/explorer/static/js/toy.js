@@ -1,8 +1,6 @@
 /**
- * Routing that can be seen: votes in the plane that a person drags, and the parents that follow.
- *
- * Each parent has its own plane, because each child casts another vote for each parent. The server computes every
- * iteration with the routing that is chosen.
+ * Routing by hand: votes in the plane that can be dragged, and the parents that follow. Each parent has its own plane,
+ * because each child casts another vote for each parent. The server computes every iteration with the chosen routing.
  */
 
 import { latest, report } from "./api.js";
@@ -23,6 +21,8 @@ const route = latest({ live: true });
 
 const between = (from, to, t) =>
   Array.isArray(from) ? from.map((value, n) => between(value, to[n], t)) : from + t * (to - from);
+const scaled = (values, factor) =>
+  Array.isArray(values) ? values.map((value) => scaled(value, factor)) : factor * values;
 
 class Toy {
   constructor(section) {
@@ -102,12 +102,9 @@ class Toy {
     const { trace, votes } = this;
     const [routing, most, shown] = [this.routing(), trace.entropy.length, this.shown()];
     const now = shown - 1; // no iteration: votes only
-    const target = {
-      votes,
-      couplings: now < 0 ? votes.map((row) => row.map(() => 0)) : trace.couplings[now],
-      poses: now < 0 ? PARENTS.map(() => [0, 0]) : trace.poses[now],
-      presences: now < 0 ? PARENTS.map(() => 0) : trace.presences[now],
-    };
+    const shownOf = (values) => (now < 0 ? scaled(values[0], 0) : values[now]);
+    const [couplings, poses, presences] = [trace.couplings, trace.poses, trace.presences].map(shownOf);
+    const target = { votes, couplings, poses, presences };
     this.shares.name(routing);
     Object.assign(this.slider, { max: most, value: shown });
     this.slider.setAttribute("aria-valuetext", `${shown} of ${most} iterations`);
@@ -128,7 +125,7 @@ class Toy {
     this.drawn = structuredClone(drawn);
     const byParent = this.routing().normalised === "children";
     const scale = byParent ? this.votes.length / PARENTS.length : 1; // to the same total
-    const couplings = drawn.couplings.map((row) => row.map((coupling) => scale * coupling));
+    const couplings = scaled(drawn.couplings, scale);
     this.planes.forEach((plane, j) => plane.draw(drawn.votes, couplings, drawn.poses[j], drawn.presences[j]));
     this.shares.draw(drawn.couplings, scale);
   }

@@ -1,7 +1,6 @@
 /**
- * What happened in each iteration of a routing: couplings (R, I, J) as bytes, with the children on a grid.
- *
- * Every question takes a place in time `at` that may lie between two iterations, so that views can move smoothly.
+ * What happened in each iteration of a routing: couplings (R, I, J) as bytes, with the children on a grid. `at` is a
+ * point in time that may lie between two iterations, so that views can move smoothly.
  */
 
 import { fromBase64 } from "./pixels.js";
@@ -16,15 +15,12 @@ export class Trace {
     this.R = iterations;
     this.J = lengths[0].length;
     this.I = this.H * this.W * this.T;
-    this.offset = offset;
-    this.scale = scale / 255;
+    Object.assign(this, { offset, entropy, lengths, scale: scale / 255 });
     this.most = Math.max(-offset, offset + scale, 1e-12); // the largest coupling, of either sign
     this.shared = start !== null;
     this.start = start ?? 0; // where all couplings begin; of those that share nothing out: neither for nor against
     this.bytes = fromBase64(couplings);
     this.even = isEven(this.bytes.subarray(0, this.I * this.J)); // else the first iteration has routed already
-    this.entropy = entropy;
-    this.lengths = lengths;
   }
 
   /** Where a child is: they are ordered (y, x, type). */
