@@ -22,9 +22,6 @@ for suffix, kind in (
 class Assets(StaticFiles):
     """Files below ``static/``."""
 
-    def __init__(self) -> None:
-        super().__init__(directory=FOLDER, check_dir=False)
-
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 
 from capsnet.explorer import _answers, _routing_view, _wire
-from capsnet.explorer._assets import Assets
+from capsnet.explorer._assets import FOLDER, Assets
 from capsnet.explorer._gallery import NUMBERS
 from capsnet.explorer._seen import read_upload
 from capsnet.explorer._service import ExplorerService
@@ -32,7 +32,7 @@ def create_app(models: Models, **options: Any) -> FastAPI:
     app = serving.create_app(service, title="capsnet explorer", **options)
     _add_questions(app, service)
     _add_pictures(app, service)
-    assets = Assets()
+    assets = Assets(directory=FOLDER, check_dir=False)
     app.mount("/static", assets, name="static")
 
     @app.get("/", include_in_schema=False)

@@ -113,7 +113,7 @@ function take(seen, original, from) {
   const source = { seen: original, from, loaded: seen, file: from === "upload" ? file : null };
   const same = ink.source?.seen === original || (source.file && ink.source?.file === file);
   if (from === "pair" && !same) {
-    ink.cover(seen, source, { shown, example });
+    ink.load(seen, source, ink.below ?? { ...ink.snapshot(), shown, example });
     example = false;
   } else if (same) {
     ink.load(seen, source, ink.below); // the same picture in another frame, or prepared in another way

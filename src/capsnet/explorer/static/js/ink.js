@@ -52,12 +52,7 @@ export class Ink {
     return true;
   }
 
-  /** A picture lies on the canvas for a while; `note` goes along with what is below it. */
-  cover(pixels, source, note) {
-    this.load(pixels, source, this.below ?? { ...this.snapshot(), ...note });
-  }
-
-  /** What was below a cover is on the canvas again. Gives it with its note, or null if there is none. */
+  /** What was below is on the canvas again. Gives it, or null if there is none. */
   uncover() {
     const { below } = this;
     if (below) this.put(below);

@@ -18,8 +18,7 @@ let requests = 0;
  * is still the latest request: stale responses are ignored.
  */
 export function startRequest() {
-  requests += 1;
-  const number = requests;
+  const number = (requests += 1);
   return () => number === requests;
 }
 

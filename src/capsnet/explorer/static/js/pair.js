@@ -1,9 +1,7 @@
 /**
- * Two digits in one picture: merged as MultiMNIST merges them, taken apart by their capsules.
- *
- * `state.pair` is {first, second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to
- * draw (null stands for the longest and the second longest capsule), and an absent class; `initial` marks the pair of a
- * first visit.
+ * Two digits in one picture: merged as MultiMNIST merges them, separated by their capsules. `state.pair` is {first,
+ * second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to draw (null stands for the
+ * longest and the second longest capsule), and an absent class; `initial` marks the pair of a first visit.
  */
 
 import { latest, report, sentence } from "./api.js";

@@ -42,9 +42,8 @@ export class Slot {
       return { input, value, label: h("label", { class: "pair-slider" }, h("span", {}, words), input, value) };
     });
     const make = (text, words, onclick) => button(text, onclick, { class: "button small", "aria-label": words });
-    const lower = name.toLowerCase();
-    const clear = make("Clear", `Clear the ${lower} digit`, () => this.clear());
-    const take = make("Use my drawing", `Use my drawing as the ${lower} digit`, () => this.take());
+    const clear = make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear());
+    const take = make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take());
     this.element = h("div", { class: `pair-slot slot-${number}` },
       h("h3", {}, `${name} digit`), canvas, h("div", { class: "row" }, clear, take),
       ...this.sliders.map(({ label }) => label));

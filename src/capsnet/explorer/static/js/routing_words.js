@@ -7,11 +7,8 @@ const EVEN = 1.3; // couplings are sent as bytes: a difference of hardly more th
 /** What an iteration (0-based) did for a class. */
 export function describeIteration(trace, routing, iteration, klass, name) {
   const [before, now] = [Math.max(0, iteration - 1), iteration].map((r) => trace.lengths[r][klass].toFixed(2));
-  const count = (test) => {
-    let number = 0;
-    for (let child = 0; child < trace.I; child += 1) number += test(trace.coupling(iteration, child, klass));
-    return number;
-  };
+  const couplings = Array.from({ length: trace.I }, (_, child) => trace.coupling(iteration, child, klass));
+  const count = (test) => couplings.filter(test).length;
   const verb = now === before ? "stays at" : now > before ? `grows from ${before} to` : `shrinks from ${before} to`;
   const change = iteration === 0 ? `The votes for “${name}” bring it to ${now}.` : `“${name}” ${verb} ${now}.`;
   if (routing.normalised === "none") {

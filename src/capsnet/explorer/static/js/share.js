@@ -44,8 +44,7 @@ export const open = async () => location.hash.includes("=") && decode(location.h
 
 async function follow() {
   if (!state.get("seen") || !state.get("answer") || state.get("drawing")) return;
-  newest += 1;
-  const number = newest;
+  const number = (newest += 1);
   const [text, lines] = [await encode(), await python()];
   if (number !== newest) return;
   history.replaceState(null, "", `#${text}`);

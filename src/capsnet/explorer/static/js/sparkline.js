@@ -2,9 +2,7 @@
 
 import { assign, h, svg } from "./elements.js";
 
-const WIDTH = 160;
-const HEIGHT = 44;
-const PAD = 7;
+const [WIDTH, HEIGHT, PAD] = [160, 44, 7];
 
 /** The lower end of the scale: 0, unless the line would be flat up there at 1; trained networks hardly move. */
 function floorOf(values) {

@@ -50,9 +50,7 @@ function notify() {
 }
 
 export const state = {
-  get(key) {
-    return values[key];
-  },
+  get: (key) => values[key],
 
   /** Change some keys; the listeners of any of them are called once. */
   set(changes) {

@@ -60,11 +60,6 @@ class Toy {
     state.on(["routings"], () => this.change({}));
   }
 
-  /** What the chosen routing declares, or null before it is known. */
-  routing() {
-    return routingOf(null, this.kind);
-  }
-
   /** A vote moves: it is drawn at once, and the parents when the answer arrives. */
   move(i, j, point) {
     this.votes[i][j] = point.map(snap);
@@ -76,7 +71,7 @@ class Toy {
   change(changes, animate = true) {
     Object.assign(this, changes);
     state.set({ toy: this.encode() });
-    const routing = this.routing();
+    const routing = routingOf(null, this.kind); // undefined before the server's list is known
     if (!routing) return;
     offer(this.kinds, state.get("routings").map(({ name }) => [name, name]));
     this.kinds.value = this.kind;
@@ -100,7 +95,7 @@ class Toy {
 
   show(animate) {
     const { trace, votes } = this;
-    const [routing, most, shown] = [this.routing(), trace.entropy.length, this.shown()];
+    const [routing, most, shown] = [routingOf(null, this.kind), trace.entropy.length, this.shown()];
     const now = shown - 1; // no iteration: votes only
     const shownOf = (values) => (now < 0 ? scaled(values[0], 0) : values[now]);
     const [couplings, poses, presences] = [trace.couplings, trace.poses, trace.presences].map(shownOf);
@@ -123,7 +118,7 @@ class Toy {
 
   draw(drawn) {
     this.drawn = structuredClone(drawn);
-    const byParent = this.routing().normalised === "children";
+    const byParent = routingOf(null, this.kind).normalised === "children";
     const scale = byParent ? this.votes.length / PARENTS.length : 1; // to the same total
     const couplings = scaled(drawn.couplings, scale);
     this.planes.forEach((plane, j) => plane.draw(drawn.votes, couplings, drawn.poses[j], drawn.presences[j]));

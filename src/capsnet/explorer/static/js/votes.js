@@ -22,12 +22,10 @@ export class VotePlot {
   /** Take the votes of /api/trace for a class. */
   show({ points, parents, origin, explained }, klass, name) {
     const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, as machines with a browser are
-    const votes = { // the vote of length zero lies in the middle
-      points: numbers.map((value, n) => value - origin[n % 2]),
-      parents: parents.map((place) => place.map((value, axis) => value - origin[axis])),
-      explained,
-    };
-    Object.assign(this, { votes, klass, name, view: viewOf(votes) });
+    const moved = (place) => place.map((value, axis) => value - origin[axis]); // the vote of length zero: in the middle
+    const votes = Array.from({ length: numbers.length / 2 }, (_, n) => moved([numbers[2 * n], numbers[2 * n + 1]]));
+    const path = parents.map(moved);
+    Object.assign(this, { votes, path, explained, klass, name, view: viewOf([[0, 0], ...path, ...votes]) });
   }
 
   /** Where something of the plane is on the canvas; y points upwards. */
@@ -41,13 +39,12 @@ export class VotePlot {
     if (!this.votes) return null;
     const box = this.canvas.getBoundingClientRect();
     const [left, top] = [event.clientX - box.left, event.clientY - box.top];
-    const { points } = this.votes;
-    let [best, least] = [null, NEAR * NEAR];
-    for (let child = 0; child < points.length / 2; child += 1) {
-      const [x, y] = this.screen(points[2 * child], points[2 * child + 1]);
-      const distance = (x - left) ** 2 + (y - top) ** 2;
+    let [best, least] = [null, NEAR];
+    this.votes.forEach((vote, child) => {
+      const [x, y] = this.screen(...vote);
+      const distance = Math.hypot(x - left, y - top);
       if (distance < least) [best, least] = [child, distance];
-    }
+    });
     return best;
   }
 
@@ -57,20 +54,20 @@ export class VotePlot {
     const context = fit(this.canvas, this.size, this.size);
     this.frame(context, colours.line);
     if (!this.votes) return;
-    const { votes: { points, explained }, name } = this;
-    const order = [...Array(points.length / 2).keys()];
+    const { votes, explained, name } = this;
+    const order = [...votes.keys()];
     if (hot) order.sort((a, b) => hot(a) - hot(b)); // those that are pointed at lie on top
     for (const child of order) {
       const coupling = trace.coupling(at, child, this.klass) / trace.most;
       const strength = Math.abs(coupling);
       context.globalAlpha = (hot && !hot(child) ? 0.3 : 1) * Math.min(1, 0.1 + 1.4 * strength);
       context.fillStyle = coupling < 0 ? "transparent" : colours.vote;
-      disc(context, ...this.screen(points[2 * child], points[2 * child + 1]), 1.5 + 7 * strength);
+      disc(context, ...this.screen(...votes[child]), 1.5 + 7 * strength);
       if (coupling < 0) ring(context, colours.vote);
       context.globalAlpha = 1;
       if (hot?.(child)) ring(context, colours.ink);
     }
-    const [x, y] = this.path(context, at, colours);
+    const [x, y] = this.drawPath(context, at, colours);
     this.canvas.setAttribute(
       "aria-label",
       `${order.length} votes for ${name} in the plane; after iteration ${Math.round(at) + 1} the capsule ` +
@@ -93,10 +90,10 @@ export class VotePlot {
   }
 
   /** The parent from the first iteration on, as far as time has come: a line, small dots, one big one. */
-  path(context, at, { ink, parent }) {
-    const { parents } = this.votes;
-    const here = [0, 1].map((axis) => between(at, parents.length, (r) => parents[r][axis]));
-    const stops = [...parents.slice(0, Math.floor(at) + 1), here].map((stop) => this.screen(...stop));
+  drawPath(context, at, { ink, parent }) {
+    const { path } = this;
+    const here = [0, 1].map((axis) => between(at, path.length, (r) => path[r][axis]));
+    const stops = [...path.slice(0, Math.floor(at) + 1), here].map((stop) => this.screen(...stop));
     Object.assign(context, { strokeStyle: parent, fillStyle: parent, lineWidth: 2.5 });
     context.stroke(new Path2D(`M${[this.screen(0, 0), ...stops].join("L")}`));
     for (const stop of stops.slice(0, -1)) disc(context, ...stop, 3.5);
@@ -117,10 +114,10 @@ function disc(context, x, y, radius) {
   context.fill();
 }
 
-/** The square that holds all votes, the parent's way and the origin. */
-function viewOf({ points, parents }) {
+/** The square that holds all these places. */
+function viewOf(places) {
   const [x, y] = [0, 1].map((axis) => {
-    const values = [0, ...parents.map((place) => place[axis]), ...points.filter((_, n) => n % 2 === axis)];
+    const values = places.map((place) => place[axis]);
     return { low: Math.min(...values), high: Math.max(...values) };
   });
   const side = Math.max(x.high - x.low, y.high - y.low, 1);
