@@ -20,6 +20,7 @@ import torch
 
 from capsnet import _version
 from capsnet._files import write_atomically
+from capsnet.inference import pick_device
 from capsnet.models import Model
 from capsnet.training import Run, TrainConfig, read_config, recorded, train
 from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS
@@ -122,12 +123,15 @@ class Lab:
         self.machines.add(machine(_read(folder / ENV)))
         results = _read(folder / RESULTS)
         epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
-        return Trained(load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
+        return Trained(self._load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
+
+    def _load(self, source: str | Path) -> Model:
+        return load(source).to(pick_device(self.device))
 
     def _load_bundled(self, config: TrainConfig) -> Trained:
         """The bundled network for this task; its test metrics are those of its card."""
         name = BUNDLED[config.data, config.model]
-        model = load(name)
+        model = self._load(name)
         card = model.card
         self.bundled[name] = identity(resolve(name))
         self.machines.add(machine(card["origin"] | {"device": "cpu"}))
