@@ -120,11 +120,7 @@ def scatter(
 
 
 def bars(
-    path: str | Path,
-    names: Sequence[str],
-    groups: Mapping[str, Sequence[Measure | None]],
-    title: str,
-    note: str,
+    path: str | Path, names: Sequence[str], groups: Mapping[str, Sequence[Measure | None]], title: str, note: str
 ) -> Path:
     """One panel per group, one bar per name, each with its value and its interval; None leaves a gap."""
     fig = figure(max(4.0, 1.15 * len(names)) * len(groups) + 0.6, 4.0)
