@@ -74,6 +74,14 @@ def parameters(config: TrainConfig) -> int:
     return create_model(config.model, **(sizes | config.create_options())).num_parameters()
 
 
+def sizes(best: TrainConfig, cnn: TrainConfig) -> tuple[dict[str, int], str]:
+    """Parameters of a CapsNet with and without its decoder, which serves training only, and of a CNN; and in words."""
+    named = {"capsnet": best, "bare": dataclasses.replace(best, decoder=False), "cnn": cnn}
+    count = {name: parameters(config) for name, config in named.items()}
+    words = f"CapsNet {count['capsnet']:,} parameters ({count['bare']:,} without its decoder), CNN {count['cnn']:,}"
+    return count, words
+
+
 def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
     """What every report says about its budget, from the configurations that were trained."""
     if lab.budget == "smoke":
