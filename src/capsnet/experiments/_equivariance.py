@@ -14,7 +14,7 @@ from capsnet.data import Shapes
 from capsnet.data.augment import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
-from capsnet.drawing.style import INK, MUTED, rgb
+from capsnet.drawing.style import INK, MUTED
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import Model
@@ -220,6 +220,8 @@ def shares(crowd: Crowd) -> dict[str, Any]:
 
 def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
     """A row per class, a column per picture: what its children see, coloured by their coupling, over the picture."""
+    from matplotlib.colors import to_rgb
+
     (B, _, H, W), J = crowd.images.shape, crowd.couplings.shape[-1]
     y, x = (np.unique(axis) for axis in crowd.centres)  # of the children's grid, in pixels
     presence = crowd.presence.reshape(B, len(y), len(x), -1)  # (B, H', W', types)
@@ -235,7 +237,7 @@ def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
         cells = []
         for n, image in enumerate(crowd.images):
             mark, length = strength[n, ..., j], f"{crowd.lengths[n, j]:.2f}"
-            tinted = (1 - 0.28 * image) * (1 - mark) + rgb(COLOURS[j])[:, None, None] * mark
+            tinted = (1 - 0.28 * image) * (1 - mark) + np.array(to_rgb(COLOURS[j]))[:, None, None] * mark
             if j in crowd.classes[n]:
                 cells.append(Cell(tinted, [Words(length, INK, bold=True)], COLOURS[j]))
             else:

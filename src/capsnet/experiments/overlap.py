@@ -37,7 +37,7 @@ SPEC = "multimnist:shift=10,canvas=48"
 NETS = ("CapsNet", "CNN")
 EARLIER = (
     "The quick setting was chosen after a first run with batches of 128, learning rate 2e-3 and 2 epochs had been "
-    "tested: there the CNN had 85 to 89 % error in every bin, the CapsNet 37 to 68 %: which is lower depends on training."
+    "tested: there the CNN had 85 to 89 % error in every bin, the CapsNet 37 to 68 %: which is lower depends on it."
 )
 LEVEL = 5.0  # % error
 EDGES = tuple(k / 10 for k in range(11))  # and a bin of its own for pairs that do not overlap at all

@@ -26,18 +26,8 @@ from capsnet.drawing.figures import dimension_sweep
 from capsnet.drawing.pictures import Cell, Row, picture_rows
 from capsnet.drawing.plots import panels, tidy
 from capsnet.drawing.style import BLUE, FAINT, ORANGE, VERMILLION, heading, save, signed
-from capsnet.experiments import _nets
-from capsnet.experiments._perturb import (
-    NAMES,
-    PROPERTIES,
-    STANDS_OUT,
-    STEADY,
-    Effects,
-    choose,
-    class_effects,
-    measure,
-    name_dimensions,
-)
+from capsnet.experiments import _nets, _perturb
+from capsnet.experiments._perturb import NAMES, PROPERTIES, STANDS_OUT, STEADY, Effects, name_dimensions
 from capsnet.experiments._registry import ALL, register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments.lab import Lab
@@ -66,9 +56,9 @@ def plan(lab: Lab) -> list[TrainConfig]:
 
 def measured(model: Model, digits: Dataset, each: int) -> dict[str, Any]:
     """All classes' effects as plain lists."""
-    chosen = choose(model, digits, each)
+    chosen = _perturb.choose(model, digits, each)
     return {
-        "classes": [{k: v.tolist() for k, v in one._asdict().items()} for one in class_effects(model, chosen)],
+        "classes": [{k: v.tolist() for k, v in one._asdict().items()} for one in _perturb.class_effects(model, chosen)],
         "digits": sum(map(len, chosen.poses)),
         "classified correctly": chosen.correct,
     }
@@ -90,7 +80,10 @@ def run(lab: Lab) -> Report:
     properties = [{"name": name, "unit": unit} for name, unit in PROPERTIES.items()]
     report.raw = {"properties": properties, "seeds": seeds, "runs": [t.folder.name for t in trained]}
     report.measures = measures(classes)
-    report.tables = [by_property(classes[0]), by_dimension(classes[0])]
+    dims = range(len(classes[0][0].r))
+    rows = [[str(n), *(", ".join(one.names(d)[:2]) or "-" for d in dims)] for n, one in enumerate(classes[0])]
+    named = Table("What each dimension is named after (two at most)", ["digit", *map(str, dims)], rows)
+    report.tables = [by_property(classes[0]), named]
     report.findings = findings(classes[0], seeds[0])
     report.differs += [
         f"The paper shows six rows and names them by eye. Here all 16 dimensions of all classes are measured on "
@@ -128,13 +121,6 @@ def by_property(classes: list[Effects]) -> Table:
     return Table(title, ["digit", *(f"{name}: dimension, effect" for name in NAMES)], rows)
 
 
-def by_dimension(classes: list[Effects]) -> Table:
-    """Every dimension's names."""
-    dims = range(len(classes[0].r))
-    rows = [[str(n), *(", ".join(one.names(dim)[:2]) or "-" for dim in dims)] for n, one in enumerate(classes)]
-    return Table("What each dimension is named after (two at most)", ["digit", *map(str, dims)], rows)
-
-
 def measures(seeds: list[list[Effects]]) -> list[Measure]:
     """For each property, in how many classes some dimension moves it."""
     result = []
@@ -168,7 +154,7 @@ def findings(classes: list[Effects], counts: dict[str, Any]) -> list[str]:
 
 
 def draw(lab: Lab, report: Report, model: Model, digits: Dataset, classes: list[Effects]) -> None:
-    first = [poses[0] for poses in choose(model, digits, 1).poses]
+    first = [poses[0] for poses in _perturb.choose(model, digits, 1).poses]
     sweeps = [sweep_dimensions(model, pose, label).cpu() for label, pose in enumerate(first)]  # each (D, S, C, H, W)
     report.draw(
         measured_sweep(lab.figure("perturb.png"), sweeps, classes),
@@ -193,7 +179,7 @@ def measured_sweep(path: Path, sweeps: Sequence[Tensor], classes: list[Effects])
     for p, (name, unit) in enumerate(PROPERTIES.items()):
         label, dim = purest(classes, p)
         one, strip = classes[label], sweeps[label][dim]  # (S, C, H, W)
-        before, after = measure(strip[[0, -1], 0])[:, p].tolist()
+        before, after = _perturb.measure(strip[[0, -1], 0])[:, p].tolist()
         pictures = zip(strip.numpy(), OFFSETS, strict=True)
         rows.append(
             Row(

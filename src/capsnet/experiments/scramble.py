@@ -49,14 +49,13 @@ DIFFERS = [
     "three. The ROC curves, and the share that passes where 95 % of intact pictures do, need no such threshold.",
 ]
 BLURRED = (
-    "In minutes the decoder learns little more of a house, boat or face than about where its ink is (see the gallery): "
-    "on shapes, the score by the drawing is that of an unfinished decoder."
+    "In minutes the decoder learns little of a shape but where its ink is: its score is that of an unfinished one."
 )
 COLUMNS = [
-    *("pictures", "network", "right on intact", "intact at 0.5 or above", "scrambled at 0.5 or above"),
-    *("of these, as the whole it was", "median score, intact / scrambled"),
-    *("scrambled that pass where 95 % of intact do", "pairs of pictures"),
-]
+    "pictures", "network", "right on intact", "intact at 0.5 or above", "scrambled at 0.5 or above",
+    "of these, as the whole it was", "median score, intact / scrambled", "scrambled that pass where 95 % of intact do",
+    "pairs of pictures",
+]  # fmt: skip
 
 
 def spec(lab: Lab, family: str, kind: str = "wholes") -> str:
@@ -96,9 +95,8 @@ def run(lab: Lab) -> Report:
                 "parameters": _nets.parameters(config(lab, family, net, 0)),
             }
         describe(report, family)
-        rows = gallery(
-            trained["CapsNet"][0].model, pictures, classes, names, [measured[family, net][0] for net in NETS]
-        )
+        first = [measured[family, net][0] for net in NETS]
+        rows = gallery(trained["CapsNet"][0].model, pictures, classes, names, first)
         note = f"left: intact; right: parts rearranged  ·  ✗: at {THRESHOLD} or above, though it is none"
         path, title = lab.figure(f"gallery-{family}.png"), f"Intact pictures and {FAMILIES[family]}"
         report.draw(
@@ -137,6 +135,7 @@ def scramble_quarters(images: Tensor, indices: np.ndarray) -> Tensor:
 
 
 def measure(model: Model, pictures: dict[str, Tensor], classes: list[int]) -> dict[str, Any]:
+    """The answers to both kinds of pictures, and their summary."""
     both = {kind: answers(model, images) for kind, images in pictures.items()}
     return both | {"summary": summarise(**both, classes=classes)}
 
@@ -194,10 +193,7 @@ def separation(intact: list[float], scrambled: list[float]) -> float:
 
 
 def roc(intact: list[float], scrambled: list[float]) -> tuple[np.ndarray, np.ndarray]:
-    """False and true positive rates from the strictest threshold to the laxest; equal scores fall together.
-
-    Shapes: -> two of (T + 1,) for T different scores, starting at (0, 0)
-    """
+    """False and true positive rates at 0 and at each score, from the strictest to the laxest: two of (T + 1,)."""
     levels = np.unique([*intact, *scrambled])[::-1]
     false, true = (np.searchsorted(np.sort(-np.array(s)), -levels, "right") / len(s) for s in (scrambled, intact))
     return np.append(0.0, false), np.append(0.0, true)
