@@ -206,8 +206,9 @@ def averaged(share: NDArray) -> tuple[list[float], list[float]]:
     return means.mean(axis=1).tolist(), (1.96 * spread / n**0.5).tolist()
 
 
-def shares(crowd: Crowd) -> dict[str, Any]:
+def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:
     """What children on an object are coupled to, per iteration, with the half-widths of the intervals."""
+    crowd = route_crowd(model, shapes, index)
     share = coupling_share(crowd.couplings, crowd.presence, crowd.owner, crowd.classes)
     ahead = share["own"] - share["others"]
     result: dict[str, Any] = {"chance": 1 / crowd.couplings.shape[-1], "pictures": len(crowd.images)}

@@ -11,6 +11,7 @@ objects (`shapes:kind=crowded`): are the children that lie on an object coupled 
 iteration to iteration?
 """
 
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -86,14 +87,11 @@ def run(lab: Lab) -> Report:
     test, pictures = data.load(crowded(lab), "test"), np.arange(lab.pick(20, 1_000, 2_000))
     assert isinstance(test, Shapes)
     report.raw["crowded"]["exact_match_error"] = [t.error for t in trained["crowded"]]
+    inputs = {"n": len(pictures), "data": crowded(lab)}
     report.raw["crowded"]["measured"] = [
-        lab.remember(
-            "crowded",
-            lambda t=t: _equivariance.shares(_equivariance.route_crowd(t.model, test, pictures)),
-            run=t.folder, n=len(pictures), data=crowded(lab),
-        )
+        lab.remember("crowded", partial(_equivariance.shares, t.model, test, pictures), run=t.folder, **inputs)
         for t in trained["crowded"]
-    ]  # fmt: skip
+    ]
     read = {kind: r_squared(report.raw, kind) for kind in READ_FROM}
     couplings = {target: coupling(report.raw["crowded"]["measured"], target) for target in TARGETS}
     describe(report, read, couplings)
@@ -246,9 +244,8 @@ def change_panels(path: Path, raw: dict[str, Any]) -> Path:
                 draw_line(ax, k, Line(net, how.amounts, *(factor * np.mean([r[c] for r in runs], 0) for c in CURVES)))
             first = ax is row[0]
             tidy(ax, f"{name}, {how.unit}" if what == "angle" else "", f"change of {what}, {unit}" if first else "")
-            ax.set_xticks(
-                (how.amounts[0], 0, how.amounts[-1]), [f"{a:g}" for a in (how.amounts[0], 0, how.amounts[-1])]
-            )
+            ends = how.amounts[0], 0, how.amounts[-1]
+            ax.set_xticks(ends, [f"{a:g}" for a in ends])
             ax.tick_params(labelleft=first)
         top = max(ax.get_ylim()[1] for ax in row)
         for ax in row:
