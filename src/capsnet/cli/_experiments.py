@@ -3,8 +3,8 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
 
 import tyro
 
@@ -67,7 +67,7 @@ class Reproduce(Experiment):
     Stopped at any moment, the same command continues. `capsnet reproduce --list` lists the experiments.
     """
 
-    name: tyro.conf.Positional[str | None] = field(default=None, metadata={"metavar": "EXPERIMENT"})
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT")] = None
     """Which experiment, or `all`."""
     list: bool = False
     """List the experiments, and end."""

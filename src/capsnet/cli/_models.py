@@ -3,8 +3,8 @@
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -115,7 +115,7 @@ class Export:
 
     model: tyro.conf.Positional[str]
     """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
-    out: str = field(metadata={"metavar": "FILE"})
+    out: Annotated[str, tyro.conf.arg(metavar="FILE")]
     """The file to write, such as digits.onnx, or digits.pt2 for the format torch."""
     format: str = "onnx"
     """`onnx`: for onnxruntime and other runtimes; `torch`: for torch.export.load."""
@@ -144,7 +144,7 @@ class Ensemble:
 
     models: tyro.conf.Positional[tuple[str, ...]]
     """At least two models of the same classes and pictures: bundled names, files of weights or run folders."""
-    out: str = field(metadata={"metavar": "FILE"})
+    out: Annotated[str, tyro.conf.arg(metavar="FILE")]
     """The file of weights to write, such as both.safetensors."""
 
     def run(self, arguments: Sequence[str]) -> None:

@@ -5,20 +5,19 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import capsnet
 from capsnet import recipes
 from capsnet._names import check_name
-from capsnet.cli._parse import INLINE, Leaf, choice, command
 from capsnet.cli._talk import complain, print_columns, print_table, program, relative, say
 
 if TYPE_CHECKING:
     from capsnet.training import Result, TrainConfig
 
-CONFIG = "config.json"  # the name of the subcommand for the configuration of an earlier run
+FILE = "FILE.json"  # the name of the subcommand for the configuration of an earlier run
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -32,7 +31,7 @@ class Train:
 
     out: str | None = None
     """Folder of the run; default: runs/RECIPE/TIME-SEED."""
-    resume: str = dataclasses.field(default="no", metadata={"metavar": "auto|FOLDER"})
+    resume: Annotated[str, tyro.conf.arg(metavar="auto|FOLDER")] = "no"
     """`auto` continues the newest unfinished run of an equal configuration, or starts one; or a run folder."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or mps."""
@@ -45,7 +44,7 @@ class Train:
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A further option of the network (see `capsnet info NETWORK`); may be repeated. The value is JSON or a text, a dot
     reaches into options of options: `--set pose_dim=8 --set routing_options.bias=true`."""
-    config: Any = dataclasses.field(default=None, metadata=INLINE)
+    config: Annotated[Any, tyro.conf.arg(name="")] = None  # its fields are flags of the verb
 
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet.training import Interrupted, distributed
@@ -88,28 +87,23 @@ def report(result: "Result", config: "TrainConfig") -> None:
         say(f"  {tensorboard} --logdir {folder}               # curves, reconstructions, the graph")
 
 
-def recipe_commands(arguments: Sequence[str], everything: bool) -> tuple[Any, list[str]]:
-    """The recipes as subcommands of ``train``, and the arguments for them.
+def recipe_commands(words: list[str]) -> tuple[list[Any], list[str]]:
+    """The recipes as subcommands of ``train``, and the words with the name of one in place of a file's.
 
-    Only the recipe that the arguments name gets its flags, or all of them for ``everything``.
+    The recipe that the words name gets its values as defaults, or all of them if the words do not begin with ``train``.
     """
-    words = list(arguments)
     name = words[1] if words[0] == "train" and len(words) > 1 and not words[1].startswith("-") else None
+    configs = {} if words[0] == "train" else {known: recipes.get(known) for known in recipes.list_recipes()}
     if name is not None and name.endswith(".json"):
-        words[1] = CONFIG
+        configs[FILE], words = capsnet.read_config(name), [words[0], FILE, *words[2:]]
     elif name is not None:
-        check_name("recipe", name, recipes.list_recipes())
-    commands = []
-    for known in recipes.list_recipes():
-        if everything or known == name:
-            commands.append(command(known, Train, recipes.describe(known), Train(config=recipes.get(known))))
-        else:
-            commands.append(command(known, Leaf, recipes.describe(known)))
-    if name is not None and name.endswith(".json"):
-        commands.append(command(CONFIG, Train, f"The configuration {name}.", Train(config=capsnet.read_config(name))))
-    else:
-        commands.append(command("FILE.json", Leaf, "The configuration of an earlier run."))
-    return choice(commands), words
+        configs[name] = recipes.get(name)
+    about = {known: recipes.describe(known) for known in recipes.list_recipes()}
+    about[FILE] = "The configuration of an earlier run."
+    return [
+        Annotated[Train, tyro.conf.subcommand(known, description=text, default=Train(config=configs.get(known)))]
+        for known, text in about.items()
+    ], words
 
 
 def resume_command(arguments: Sequence[str], folder: str) -> str:

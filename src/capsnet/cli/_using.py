@@ -3,9 +3,9 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -190,7 +190,7 @@ class Explore:
     """Open the page in the browser."""
     token: str | None = None
     """What visitors have to present; default: a random one where one is needed."""
-    name: tyro.conf.UseAppendAction[tuple[str, ...]] = field(default=(), metadata={"metavar": "HOST"})
+    name: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOST")] = ()
     """A further name that the server answers to, that of a proxy in front of it, e.g. caps.example.org; may be
     repeated. Visitors need the token then, too."""
 
