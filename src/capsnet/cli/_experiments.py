@@ -10,6 +10,7 @@ import tyro
 
 import capsnet
 from capsnet._names import check_name
+from capsnet.cli._parse import Device
 from capsnet.cli._talk import complain, print_columns, print_table, relative, say
 
 
@@ -24,8 +25,7 @@ class Experiment:
     """How often each network is trained; default: 1, and 3 for `paper`."""
     out: str = "results"
     """Folder for all results; this one goes to OUT/BUDGET/NAME."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
     fresh: bool = False
     """Start from nothing, also if there are results of an earlier run."""
     yes: bool = False

@@ -40,6 +40,7 @@ METAVARS = {  # of flags whose value is not called as the flag is
     "save_reconstructions": "FOLDER",
     "set": "KEY=VALUE",
 }
+Device = Annotated[str, tyro.conf.arg(help="Where to compute: auto, cpu, cuda or mps.")]
 registry = ConstructorRegistry()
 
 

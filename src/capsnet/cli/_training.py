@@ -5,13 +5,14 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import capsnet
 from capsnet import recipes
-from capsnet._names import check_name
+from capsnet.cli._parse import Device
 from capsnet.cli._talk import complain, print_columns, print_table, program, relative, say
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ class Train:
     """Folder of the run; default: runs/RECIPE/TIME-SEED."""
     resume: Annotated[str, tyro.conf.arg(metavar="auto|FOLDER")] = "no"
     """`auto` continues the newest unfinished run of an equal configuration, or starts one; or a run folder."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
     threads: int | None = None
     """CPU threads; default: PyTorch's choice."""
     compile: bool = False
@@ -54,11 +54,9 @@ class Train:
         if self.set:
             config = dataclasses.replace(config, model_options=with_options(config.model_options, self.set))
         options: dict[str, Any] = {key: getattr(self, key) for key in ("out", "resume", "device", "threads", "compile")}
+        train = capsnet.train if self.folds is None else partial(capsnet.cross_validate, folds=self.folds)
         try:
-            if self.folds is None:
-                result = capsnet.train(config, **options)
-            else:
-                result = capsnet.cross_validate(config, self.folds, **options)
+            result = train(config, **options)
         except Interrupted as stop:
             if not distributed.is_main():
                 sys.exit(130)
@@ -74,17 +72,16 @@ class Train:
 
 def report(result: "Result", config: "TrainConfig") -> None:
     """What came out of a run, where it is, and what can be done with it."""
-    folder, capsnet_, tensorboard = relative(result.folder), program("capsnet"), program("tensorboard")
+    folder, command = relative(result.folder), program("capsnet")
     say(f"\ntest accuracy  {result.test.accuracy}")
-    say(f"everything is in  {folder}  (start with README.md and figures/)\n")
-    say("try next:")
+    say(f"everything is in  {folder}  (start with README.md and figures/)\n\ntry next:")
     if result.model.takes_texts:
-        say(f"  {capsnet_} predict TEXT --model {folder}       # any text, in quotes")
+        say(f"  {command} predict TEXT --model {folder}       # any text, in quotes")
     else:
-        say(f"  {capsnet_} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
-    say(f"  {capsnet_} evaluate {folder}                   # precision, recall and AUC per class")
+        say(f"  {command} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+    say(f"  {command} evaluate {folder}                   # precision, recall and AUC per class")
     if config.tensorboard:
-        say(f"  {tensorboard} --logdir {folder}               # curves, reconstructions, the graph")
+        say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
 
 
 def recipe_commands(words: list[str]) -> tuple[list[Any], list[str]]:
@@ -174,8 +171,7 @@ class Search:
     """How often the best settings and the recipe are trained again, with new seeds, to compare them; 0: not at all."""
     out: str | None = None
     """Folder of everything; default: runs/RECIPE/search-SPACE."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
 
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet import search
