@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from capsnet.data.folder.loader import folder
+from capsnet.data.folders.loader import folder
 
 
 def write(path: Path, seed: int, *, mode: str = "RGB", size: tuple[int, int] = (50, 40)) -> Path:

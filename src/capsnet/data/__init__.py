@@ -30,8 +30,8 @@ from capsnet.data.base import (
     batches,
     num_batches,
 )
-from capsnet.data.folder._listing import images_in
-from capsnet.data.folder.loader import FolderDataset, folder
+from capsnet.data.folders._listing import images_in
+from capsnet.data.folders.loader import FolderDataset, folder
 from capsnet.data.generated.multimnist import Pairs, multimnist
 from capsnet.data.generated.sentences import Sentences, sentences
 from capsnet.data.generated.shapes import Shapes, shapes

@@ -22,10 +22,10 @@ from capsnet._names import check_name
 from capsnet.data import keyed
 from capsnet.data._registry import register
 from capsnet.data.base import ArrayDataset
-from capsnet.data.folder._decode import Channels, Decoded, decode
-from capsnet.data.folder._labels_csv import list_csv, looks_like_labels
-from capsnet.data.folder._listing import Listing, list_tree, visible_folders, warn_once
-from capsnet.data.folder._stratify import Examples, draw_folds, draw_parts
+from capsnet.data.folders._decode import Channels, Decoded, decode
+from capsnet.data.folders._labels_csv import list_csv, looks_like_labels
+from capsnet.data.folders._listing import Listing, list_tree, visible_folders, warn_once
+from capsnet.data.folders._stratify import Examples, draw_folds, draw_parts
 from capsnet.data.preprocess import Fit, White, preprocess_for
 from capsnet.data.splits import SPLITS
 

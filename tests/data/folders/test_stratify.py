@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capsnet.data.folder._stratify import Examples, draw_folds, draw_parts
+from capsnet.data.folders._stratify import Examples, draw_folds, draw_parts
 
 
 def make(counts: dict[str, int], *, groups: list[int] | None = None) -> Examples:

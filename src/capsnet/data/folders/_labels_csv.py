@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from capsnet.data.folder._listing import SPLIT_NAMES, Item, Listing, natural, ordered, stamp_of, warn_once
+from capsnet.data.folders._listing import SPLIT_NAMES, Item, Listing, natural, ordered, stamp_of, warn_once
 
 _LABELS = ("label", "labels")
 _HEADER = "a header with the columns path and label (or labels), and perhaps split and group"

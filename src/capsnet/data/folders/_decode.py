@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from capsnet.data._pixels import is_deep
-from capsnet.data.folder._listing import Item
+from capsnet.data.folders._listing import Item
 from capsnet.data.preprocess import LUMA, Fit, Preprocess
 
 log = logging.getLogger("capsnet")

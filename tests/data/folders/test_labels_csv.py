@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capsnet.data.folder.loader import folder
+from capsnet.data.folders.loader import folder
 from tests.data.own_images import files_of, write
 
 

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from capsnet.data import Preprocess, load
-from capsnet.data.folder._decode import Channels, decode
-from capsnet.data.folder.loader import FolderDataset, folder
+from capsnet.data.folders._decode import Channels, decode
+from capsnet.data.folders.loader import FolderDataset, folder
 from capsnet.data.preprocess import Fit
 from tests.data.own_images import files_of, write, write_tree
 
