@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from capsnet.data.augment import warp_images
+from capsnet.data.warping import warp_images
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import Model
