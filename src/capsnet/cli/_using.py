@@ -99,7 +99,9 @@ class Predict:
             hint(f"using the bundled model {DEFAULT_MODEL}; --model chooses another")
         model = capsnet.load(self.model).to(pick_device(self.device))
         pictures = read(self.images, model)
-        width = min(WIDEST, max((len(shown(p)) for p in pictures if not isinstance(p, prediction.Skipped)), default=0))
+        width = min(
+            WIDEST, max((len(str(picture)) for picture in pictures if isinstance(picture, str | Path)), default=1)
+        )
         album = prediction.Album(self.save_reconstructions) if self.save_reconstructions is not None else None
         problems = 0
         for answer in prediction.predictions(
@@ -152,10 +154,6 @@ def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skippe
         else:
             pictures.append(sys.stdin.buffer.read())
     return pictures
-
-
-def shown(picture: object) -> str:
-    return str(picture) if isinstance(picture, str | Path) else STANDARD_INPUT
 
 
 def longest(answer: "Prediction", count: int) -> list[tuple[str, float]]:
