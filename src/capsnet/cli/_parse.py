@@ -46,12 +46,13 @@ registry = ConstructorRegistry()
 
 def parse(commands: Sequence[Any], arguments: Sequence[str], description: str = "") -> Any:
     """The one of the commands that the arguments ask for; ``ValueError`` with one sentence if they are wrong."""
-    errors, verbs, before = io.StringIO(), Union[tuple(commands)], dict(os.environ)  # noqa: UP007 - made at run time
+    choice: Any = Union[tuple(commands)]  # noqa: UP007 - made at run time
+    errors, before = io.StringIO(), dict(os.environ)
     if not {"-h", "--help"} & set(arguments):
         os.environ["COLUMNS"] = "100000"  # errors are printed without line breaks, help for the width of the terminal
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(verbs, prog="capsnet", args=arguments, description=description, registry=registry)
+            return tyro.cli(choice, prog="capsnet", args=arguments, description=description, registry=registry)
     except SystemExit as stop:
         if stop.code in (None, 0):
             raise
