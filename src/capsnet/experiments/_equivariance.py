@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from capsnet.data import Shapes
-from capsnet.data.augment import warp_images
+from capsnet.data.warping import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
 from capsnet.drawing.style import INK, MUTED

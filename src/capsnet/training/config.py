@@ -11,7 +11,7 @@ import pydantic
 from pydantic import Field
 
 from capsnet._names import check_name, describe_error
-from capsnet.data import Augment
+from capsnet.data.augment import Augment
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
