@@ -21,7 +21,7 @@ import { mount as mountToy } from "./toy.js";
 /** [id, mount, title, sentence, formula]; where the last two are missing, they depend on the network or the routing. */
 const PANELS = [
   ["draw", mountDraw, "Draw"],
-  ["who", mountBars, "Which digit?"],
+  ["classes", mountBars, "Which digit?"],
   ["knobs", mountKnobs, "Turn the knobs",
     "The pose says how the object looks: change one number and see what it means.", "x̂ = decoder(v_k + δ)"],
   ["sweep", mountSweep, "Sweep",

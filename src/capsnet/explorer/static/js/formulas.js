@@ -47,12 +47,12 @@ export function head(section, sentence, formula = "") {
 
 /** Keep those heads up to date that describe the network: what it sees, what its capsules are, how they are routed. */
 export function mount() {
-  const [draw, who, routing] = ["draw", "who", "routing"].map((id) => document.getElementById(id));
+  const [draw, classes, routing] = ["draw", "classes", "routing"].map((id) => document.getElementById(id));
   const describe = ({ image_size: size, channels, dims, routing: own, style }) => {
     const frame = [...size, ...(channels > 1 ? [channels] : [])].join("\u00a0×\u00a0");
     head(draw, "Draw a picture, choose one, or drop one on the page.", `x ∈ [0, 1]^${frame}`);
-    who.querySelector("h2").textContent = style === "digit" ? "Which digit?" : "Which class?";
-    head(who, own?.presence_is_length ? VECTOR : dims ? POSE : PLAIN, own?.presence);
+    classes.querySelector("h2").textContent = style === "digit" ? "Which digit?" : "Which class?";
+    head(classes, own?.presence_is_length ? VECTOR : dims ? POSE : PLAIN, own?.presence);
     head(routing, own?.sentence ?? "This network routes nothing.", own?.coupling);
   };
   state.on(["model"], () => describe(currentModel()));

@@ -1,4 +1,4 @@
-/** Panel 3: one slider per number of the selected capsule; the decoder draws what they say, live. */
+/** Panel 3: one slider per number of the selected capsule; the decoder draws the changed pose, live. */
 
 import { latest, report } from "./api.js";
 import { button, figure, h, svg } from "./elements.js";
