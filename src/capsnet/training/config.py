@@ -52,7 +52,7 @@ class TrainConfig:
     """Let rare classes count more: each class weighs the same in the loss, however few images it has."""
     epochs: Count = 10
     """Passes over the training data."""
-    stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
+    stop_at: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     """End after the first epoch whose validation accuracy reaches this, e.g. 0.992; None runs all epochs."""
     batch_size: Count = 128
     """Images per step, over all processes together: more processes do not change what is learnt, only how fast."""
@@ -62,17 +62,17 @@ class TrainConfig:
     """Numbers to compute the network with while training; weights, losses and tests stay fp32."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam as in the paper, or with decoupled weight decay."""
-    lr: Annotated[float, Field(gt=0, lt=10)] = 1e-3
+    lr: Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False)] = 1e-3
     """Learning rate: the first one of the paper's schedule, the highest one of one-cycle."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Pull of the weights towards zero."""
     schedule: Literal["paper", "one-cycle", "constant"] = "paper"
     """paper: x 0.96 every 2000 steps. one-cycle: up, then down to nothing."""
-    warm_up: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    warm_up: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.25
     """Share of a one-cycle schedule that goes up."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Largest gradient norm; None does not clip."""
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    ema: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
     """Decay of an average of the weights, e.g. 0.999 (shorter at first): that is what gets tested. None: no average."""
     keep: Literal["best", "last"] = "best"
     """Which epoch's weights to keep: the best on the validation split, or the last."""
