@@ -61,7 +61,7 @@ def tables(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser("python -m tools.export_table", description=__doc__.partition("\n")[0]).parse_args()
+    argparse.ArgumentParser("python -m tools.export_table", description=__doc__).parse_args()
     text = GUIDE.read_text()
     start, rest = text.index(MODELS[0]), text[text.index(ROUTINGS[0].partition("{")[0]) :]
     with tempfile.TemporaryDirectory() as place:

@@ -51,6 +51,6 @@ def fill(text: str) -> str:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser("python -m tools.tables", description=__doc__.partition("\n")[0]).parse_args()
+    argparse.ArgumentParser("python -m tools.tables", description=__doc__).parse_args()
     for page in PAGES:
         write_atomically(ROOT / page, fill((ROOT / page).read_text()))
