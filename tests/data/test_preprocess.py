@@ -198,7 +198,7 @@ BLANKS = {
 @pytest.mark.parametrize("kind", sorted(BLANKS))
 def test_blank_pictures_are_refused(kind: str, tmp_path: Path) -> None:
     Image.fromarray(BLANKS[kind]).save(tmp_path / "blank.png")
-    with pytest.raises(ValueError, match=r"blank\.png: no digit to be seen"):
+    with pytest.raises(ValueError, match=r"blank\.png: no digit was found"):
         digit(tmp_path / "blank.png")
 
 

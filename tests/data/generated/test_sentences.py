@@ -149,7 +149,7 @@ def test_words_are_numbered_and_read_back() -> None:
 
 def test_errors_are_one_clear_sentence() -> None:
     data = Sentences(count=3)
-    with pytest.raises(ValueError, match=r"a text cannot be moved or bent.*shift=2"):
+    with pytest.raises(ValueError, match=r"texts cannot be augmented.*shift=2"):
         data.batch([0], augment=Augment(shift=2))
     with pytest.raises(ValueError, match=r"indices must lie in 0..2"):
         data.text(3)
