@@ -1,8 +1,8 @@
-"""Which convolution to use: the one place that decides, on grounds that a person can read and override.
+"""Which kernel to use, by an estimate of the cost.
 
-The estimate counts multiply-adds of large matrix products, the cheapest operation, and expresses everything else in
-the same unit. The prices were fitted to measurements on two Zen 4 cores (``python -m benchmarks.prices`` compares
-prediction and measurement); another machine differs, which is what the margin of 1.5 is for.
+The unit is one multiply-add of a large matrix product, the cheapest operation. The prices were fitted to measurements
+on two Zen 4 cores (``python -m benchmarks.prices`` compares prediction and measurement). Other machines differ, hence
+the margin of 1.5.
 
 Override with ``using("plain")`` or ``using("fast")`` around code, or with the environment variable CAPSNET_KERNELS.
 """
@@ -30,7 +30,7 @@ TOUCH = 3.0  # a number read or written by a transform
 GATHER = 65.0  # a number copied between layouts, with the memory it needs
 SCATTER = 80.0  # the same, averaged over forward and backward passes
 READ = 11.0  # a weight fetched from memory: what makes products of few rows dear
-CALL = 8e7  # one call's fixed cost: some fifty small operations and their threads' meetings
+CALL = 8e7  # fixed cost of a call: about fifty small operations and the barriers between threads
 NATIVE, NATIVE_BACKWARD = 0.7, 1.0  # a multiply-add of the native convolution at inference and in training
 
 SHALLOW, WINDOW = 5.5, 1.5  # a multiply-add of a first convolution with few channels: native, and over gathered windows
@@ -54,7 +54,7 @@ def current_path() -> Path:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    """Within the block: "plain" never takes a fast path, "fast" wherever there is one, "auto" where it should pay."""
+    """Within the block, use a fast path never ("plain"), if there is one ("fast"), or if it is faster ("auto")."""
     if path not in ("auto", "plain", "fast"):
         raise ValueError(f'path must be "auto", "plain" or "fast", got {path!r}')
     token = _path.set(path)
@@ -65,7 +65,7 @@ def using(path: Path) -> Iterator[None]:
 
 
 def ordinary(*tensors: Tensor | None) -> bool:
-    """Whether fast paths can serve these tensors at all: dense CPU tensors of one dtype, in eager mode.
+    """Whether fast paths can take these tensors: dense CPU tensors of one dtype, in eager mode.
 
     Under compilation, export, tracing, function transforms, forward-mode derivatives and autocast the plain operators
     must stay visible.
@@ -190,9 +190,9 @@ def choose_packed(
 def choose_stem(
     x: Tensor, w1: Tensor, w2: Tensor, stride: tuple[int, int], *, backward: bool, kept: bool = False
 ) -> Plan | None:
-    """The cut of the second of two convolutions done in one piece, or None where they are better done one by one.
+    """The cut of the second of two fused convolutions, or None where they should be computed one by one.
 
-    The second one is done by transforms, and the first comes cheaper as well: few channels do not suit the native one.
+    The second is done by transforms; the first is faster as well, because the native one is slow for few channels.
     """
     path = current_path()
     kernels = (*w1.shape[2:], *w2.shape[2:])
@@ -213,13 +213,13 @@ def choose_stem(
     return plan if gain >= MARGIN else None
 
 
-_FUSED_FROM = 4  # examples: below, the weights are read oftener than the votes they save are worth
+_FUSED_FROM = 4  # examples: for fewer, reading the weights costs more than making votes
 
 
 def choose_routing(
     u: Tensor, weight: Tensor, bias: Tensor | None, act: Tensor | None
 ) -> Literal["fused", "votes", "plain"]:
-    """How to route children: without votes, from a handful of examples on; with votes, for fewer at inference."""
+    """How to route children: "fused", without votes, for enough examples; "votes" for fewer at inference."""
     path = current_path()
     if path == "plain" or not ordinary(u, weight, bias, act) or min(*u.shape, *weight.shape) == 0:
         return "plain"
