@@ -10,7 +10,7 @@ from capsnet.models.base import Model
 
 
 class Entry(NamedTuple):
-    """A registered name: the class, what it changes of the class's defaults, and one line for people."""
+    """A registered model: the class, changes of its defaults, and a description in one line."""
 
     build: type[Model]
     defaults: dict[str, Any]
@@ -18,11 +18,11 @@ class Entry(NamedTuple):
 
 
 _MODELS: dict[str, Entry] = {}
-ENSEMBLE = "ensemble"  # in a config, in the place of a registered name: it has members where others have options
+ENSEMBLE = "ensemble"  # the name in a config that has members instead of options
 
 
 def register(name: str, build: type[Model], summary: str, **defaults: Any) -> None:
-    """Make a model known: a class under a name, with other defaults if given."""
+    """Register a class under a name, with other defaults if given."""
     if name in (*_MODELS, ENSEMBLE):
         raise ValueError(f"a model named {name!r} is registered already")
     _MODELS[name] = Entry(build, defaults, summary)
@@ -35,7 +35,7 @@ def list_models() -> list[str]:
 
 def describe(name: str) -> str:
     """One line about a model."""
-    return "several trained networks that answer as one" if name == ENSEMBLE else _find(name).summary
+    return "several trained networks as one model" if name == ENSEMBLE else _find(name).summary
 
 
 def model_options(name: str) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def model_options(name: str) -> dict[str, Any]:
 def create_model(name: str, **options: Any) -> Model:
     """Build a registered model: ``create_model("capsnet", image_size=(28, 28), iterations=3)``.
 
-    The model remembers every option, given or not, in ``model.config``, so that its weights can be loaded again even
-    after a default has changed.
+    ``model.config`` holds every option, defaults included, so that the weights can be loaded after a default has
+    changed.
     """
     known = model_options(name)
     for option in options:
@@ -66,7 +66,7 @@ def create_model(name: str, **options: Any) -> Model:
 
 
 def _check(what: str, value: Any, kind: Any) -> Any:
-    """The value if it is of its kind, strictly; lists stand for tuples, as they come from JSON."""
+    """The value if it has the annotated type, strictly; lists become tuples, as they come from JSON."""
     try:
         return TypeAdapter(kind).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
     except ValidationError as error:
