@@ -9,7 +9,7 @@ Assumptions:
 - gradients of M bytes are summed over N processes by a ring, 2 (N - 1) / N * M / bandwidth + 2 (N - 1) * latency, or by
   a tree, 2 M / bandwidth + 2 log2(N) * latency, whichever is faster (as NCCL chooses);
 - within one machine bandwidth and latency are the machine's, beyond it the network's, per GPU;
-- a fraction ``overlap`` of the backward pass hides that exchange; two small reductions per step (losses, stop flag) take
+- a fraction ``overlap`` of the backward pass hides that exchange; two small reductions per step (losses, stop) take
   a tree's latency each and are not hidden;
 - no stragglers, congestion or checkpoints: real clusters are slower.
 """

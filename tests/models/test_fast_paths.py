@@ -72,7 +72,7 @@ def test_paper_network_takes_fast_paths(
     first, second = model.get_parameter("conv.weight"), model.get_parameter("primary.conv.weight")
     with kernels.using("auto"):
         assert cost.choose_stem(images, first, second, (2, 2), backward=True) is not None
-        assert cost.choose_stem(images[:1], first, second, (2, 2), backward=False, kept=True) is None
+        assert cost.choose_stem(images[:1], first, second, (2, 2), backward=False, cached=True) is None
         children = torch.zeros(128, 1152, 8)
         assert cost.choose_routing(children, model.get_parameter("classes.weight"), None, None) == "fused"
     with kernels.using("plain"):

@@ -18,7 +18,7 @@ import torch
 
 T = TypeVar("T")
 
-_MOST = 16  # threads: each needs scratch of its own
+_MOST = 16  # threads: each needs its own scratch memory
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 _lock = threading.Lock()
 

@@ -141,7 +141,7 @@ class Spectral:
         return result
 
     def output(self, inputs: Tensor, weights: Tensor) -> Tensor:
-        """Products and the way back: (m1*m2, M, O), fresh memory."""
+        """Products and the inverse transform: (m1*m2, M, O), newly allocated."""
         transform, rows = self.bases.output, inputs.shape[1]
         spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.dtype)
 

@@ -30,7 +30,7 @@ from capsnet.kernels.votes_routing import StoredVotes
 # often: half the chunk takes 1.2 times as long with 10 parents, two examples instead of four 1.4 times with 100. Larger
 # ones cost memory and are not faster.
 _CHUNK, _FEWEST = 8 << 20, 4
-_WORTH_SHARING = 1 << 20  # numbers in that tensor for the whole batch from which a second thread pays
+_WORTH_SHARING = 1 << 20  # numbers in that tensor, for the whole batch, from which a second thread is used
 
 
 def route(
@@ -141,7 +141,7 @@ def _flat_weight(weight: Tensor, memory: Memory) -> Tensor:
 
 
 def _runs(u: Tensor, weight: Tensor) -> list[slice]:
-    """Runs of examples that make one chunk each, and at least one for each thread where that pays."""
+    """Runs of examples that make one chunk each, and for large tensors at least one for each thread."""
     I, J, _, K = weight.shape
     threads = slots(len(u)) if len(u) * I * J * K >= _WORTH_SHARING else 1
     fitting = max(_FEWEST, _CHUNK // (I * J * K * weight.element_size()))

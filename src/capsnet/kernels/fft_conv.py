@@ -39,7 +39,7 @@ def conv2d(
     Shapes: x (B, C, H, W), weight (O, C, kh, kw), bias (O,) -> (B, O, H', W'), which may be laid out channels last.
     """
     stride, padding = _pair(stride), _pair(padding)
-    plan = choose(x, weight, bias, stride, padding, kept=_spectrum_kept(x, weight, memory))
+    plan = choose(x, weight, bias, stride, padding, cached=_spectrum_cached(x, weight, memory))
     if plan is None:
         if memory is not None and choose_packed(x, weight, bias, stride, padding):
             return packed_conv2d(x, weight, bias, stride, padding, memory)
@@ -57,7 +57,7 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _spectrum_kept(x: Tensor, weight: Tensor, memory: Memory | None) -> bool:
+def _spectrum_cached(x: Tensor, weight: Tensor, memory: Memory | None) -> bool:
     """Whether the weight's transform is kept from call to call: at inference with a memory."""
     return memory is not None and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
 

@@ -52,7 +52,7 @@ def conv_relu_conv(
     if not ordinary(x, w1, b1, w2, b2):
         return None
     backward = torch.is_grad_enabled() and any(t.requires_grad for t in (w1, b1, w2, b2))
-    plan = choose_stem(x, w1, w2, stride, backward=backward, kept=memory is not None and not backward)
+    plan = choose_stem(x, w1, w2, stride, backward=backward, cached=memory is not None and not backward)
     if plan is None:
         return None
     memory = memory or Memory()

@@ -117,7 +117,7 @@ class Model(nn.Module):
 
     def forward_features(self, images: Tensor) -> Any:
         """The input of the class layer: ``Capsules``, or feature maps in a network without capsules."""
-        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no features of its own")
+        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no forward_features")
 
     @property
     def draws(self) -> bool:

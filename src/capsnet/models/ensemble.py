@@ -47,7 +47,7 @@ class Ensemble(Model):
             self.card["data"] = first.card["data"]
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
-        """The mean answer. There is no trace: each member routes by itself."""
+        """The mean of the members. There is no trace."""
         outputs: list[Output] = [member(images, labels) for member in self.members]
         lengths = torch.stack([output.lengths for output in outputs]).mean(dim=0)  # (B, J)
         drawing = [(m, o) for m, o in zip(self.members, outputs, strict=True) if o.reconstruction is not None]
@@ -85,7 +85,7 @@ class Ensemble(Model):
         return _networks(self)[0].example_inputs(count)
 
     def routed_layers(self) -> dict[str, nn.Module]:
-        """None: each member routes by itself."""
+        """None of the ensemble; the members have theirs."""
         return {}
 
 

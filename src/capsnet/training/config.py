@@ -90,7 +90,7 @@ class TrainConfig:
             except pydantic.ValidationError as error:
                 raise ValueError(describe_error(error, name)) from None
             object.__setattr__(self, name, value)
-        try:  # as it comes back from config.json, so that a configuration equals its own file
+        try:  # as read from config.json, so that a configuration equals its file
             object.__setattr__(self, "model_options", json.loads(json.dumps(self.model_options)))
         except TypeError as error:
             raise ValueError(f"model_options must be what JSON can hold: {error}") from None

@@ -326,7 +326,7 @@ def test_white_level_of_twelve_bit_images_is_used(tmp_path: Path, caplog: pytest
         dark = [folder(split, tmp_path, size="64") for split in ("train", "test")]
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}: none of the 8 images with 16-bit grey levels reaches a quarter of white (65535), for example "
-        "a/0.png: if less is white in them, say so: white=4095 for 12 bits"
+        "a/0.png: if white is a lower level, set it: white=4095 for 12 bits"
     ]
     deep = [i for i, name in enumerate(dark[0].files) if "ordinary" not in name]
     assert len(np.unique(dark[0].images[deep])) <= 17

@@ -24,7 +24,7 @@ def placed(examples: Examples, part: NDArray[np.int64]) -> dict[str, int]:
     return dict(zip(examples.names, part.tolist(), strict=True))
 
 
-def test_each_class_is_cut_by_its_shares() -> None:
+def test_each_class_is_cut_by_its_fractions() -> None:
     examples = make({"a": 100, "b": 20, "c": 3, "d": 7})
     part = parts_of(examples)
     sizes = np.stack([np.bincount(part[examples.member[:, j]], minlength=3) for j in range(4)])
@@ -96,9 +96,9 @@ def test_several_labels_give_multi_hot_targets() -> None:
     examples = several_labels(1000)
     part = parts_of(examples)
     counts = np.stack([examples.member[part == p].sum(axis=0) for p in range(3)])  # (3, J)
-    shares = counts / counts.sum(axis=0)
-    np.testing.assert_allclose(shares[0], 0.15, atol=0.05)
-    np.testing.assert_allclose(shares[2], 0.70, atol=0.05)
+    fractions = counts / counts.sum(axis=0)
+    np.testing.assert_allclose(fractions[0], 0.15, atol=0.05)
+    np.testing.assert_allclose(fractions[2], 0.70, atol=0.05)
     rarest = int(examples.member[:, 5].sum())  # comes first, so its sizes are exact
     assert counts[:2, 5].tolist() == [round(0.15 * rarest)] * 2
     unlabelled = ~examples.member.any(axis=1)

@@ -155,7 +155,7 @@ def _report_dark(folder: Path, items: tuple[Item, ...], images: NDArray[np.uint8
     bright = (item.name for item, is_dark in zip(items, dark, strict=True) if not is_dark)
     if deep and not any(is_deep(folder / name) for name in bright):
         text = f"{source}: none of the {len(deep)} images with 16-bit grey levels reaches a quarter of white (65535)"
-        log.warning("%s, for example %s: if less is white in them, say so: white=4095 for 12 bits", text, deep[0])
+        log.warning("%s, for example %s: if white is a lower level, set it: white=4095 for 12 bits", text, deep[0])
 
 
 def _labels(item: Item) -> str:

@@ -40,20 +40,20 @@ class Examples:
         return Examples(self.source, names, self.member[index], groups, self.class_names)
 
 
-def draw_parts(examples: Examples, shares: tuple[float, ...], *, seed: int, stream: str) -> NDArray[np.int64]:
-    """Cut into len(shares) + 1 parts, the last of which takes the rest; every part has every class.
+def draw_parts(examples: Examples, fractions: tuple[float, ...], *, seed: int, stream: str) -> NDArray[np.int64]:
+    """Cut into len(fractions) + 1 parts, the last of which takes the rest; every part has every class.
 
     Shapes: -> (N,) numbers of parts
     """
-    parts = len(shares) + 1
+    parts = len(fractions) + 1
     purpose = {3: "one each for train, validation and test"}.get(parts, "one for each part of the split")
     _check_counts(examples, parts, purpose)
 
     def quotas(j: int, count: int) -> NDArray[np.int64]:
         least, sizes = int(j >= 0), []
-        for later, share in zip(range(parts - 1, 0, -1), shares, strict=True):
+        for later, fraction in zip(range(parts - 1, 0, -1), fractions, strict=True):
             room = max(0, count - sum(sizes) - later * least)
-            sizes.append(min(max(least, round(count * share)), room))
+            sizes.append(min(max(least, round(count * fraction)), room))
         return np.array([*sizes, count - sum(sizes)], dtype=np.int64)
 
     return _distribute(examples, quotas, seed, stream)

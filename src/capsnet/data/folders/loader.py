@@ -69,7 +69,7 @@ def folder(
     check_name("split", split, SPLITS)
     if path is None:
         raise ValueError("folder needs the path of a folder with one sub-folder per class, or of a CSV file")
-    _check_shares(validation, test, folds, fold)
+    _check_fractions(validation, test, folds, fold)
     source = expanded(path)
     listing = _list(source)
     data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source), white)
@@ -133,13 +133,13 @@ def _examples(source: Path, listing: Listing, data: Decoded) -> Examples:
 def _own_splits(examples: Examples, data: Decoded, seed: int, validation: float, test: float) -> NDArray[np.str_]:
     """The user's own splits; a missing validation or test split is drawn from train."""
     where = np.array([item.split for item in data.items], dtype="<U10")
-    shares = {name: share for name, share in (("test", test), ("validation", validation)) if name not in where}
+    fractions = {name: fraction for name, fraction in (("test", test), ("validation", validation)) if name not in where}
     train = np.flatnonzero(where == "train")
     if not len(train):
         raise ValueError(f"{examples.source}: not one readable image is in the split train")
-    if shares:
-        parts = draw_parts(examples.take(train), tuple(shares.values()), seed=seed, stream="folder.split")
-        where[train] = np.array([*shares, "train"])[parts]
+    if fractions:
+        parts = draw_parts(examples.take(train), tuple(fractions.values()), seed=seed, stream="folder.split")
+        where[train] = np.array([*fractions, "train"])[parts]
     splits: dict[str, set[str]] = {}
     for item, split in zip(data.items, where, strict=True):
         splits.setdefault(item.group, set()).add(split)
@@ -168,7 +168,7 @@ def _fold_splits(
     return where
 
 
-def _check_shares(validation: float, test: float, folds: int | None, fold: int) -> None:
+def _check_fractions(validation: float, test: float, folds: int | None, fold: int) -> None:
     if not (validation > 0 and test > 0 and validation + test < 1):
         raise ValueError(
             f"validation and test must be above 0 and leave something to train on, got {validation:g} and {test:g}"

@@ -61,7 +61,7 @@ class Sentences(Dataset):
         if not _MOST < topics <= len(TOPICS):
             raise ValueError(f"topics must lie in {_MOST + 1}..{len(TOPICS)}, got {topics}")
         if not 0 <= noise <= 1:
-            raise ValueError(f"noise is a share and must lie in 0..1, got {noise}")
+            raise ValueError(f"noise is a fraction and must lie in 0..1, got {noise}")
         if count is not None and count < 1:
             raise ValueError(f"count must be at least 1 example, got {count}")
         self.name = f"sentences {labels} {split}"

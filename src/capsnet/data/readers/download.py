@@ -51,7 +51,7 @@ def find_or_fetch(
 ) -> dict[str, Path]:
     """Return the path of every file in ``files`` (name -> Remote).
 
-    With a ``folder`` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
+    With a ``folder`` only that is searched, and a file NAME.gz may also be there unpacked, as NAME. Otherwise the first
     of ``places`` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
     """
     for place in places if folder is None else (folder,):
@@ -79,7 +79,7 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, files: li
     wrong = "with the wrong hash" if remote.hash else "but is no zip archive"
     state = f"is in {cache} {wrong}" if path.is_file() else "is not on this machine"
     if remote.hash is None:
-        path.unlink(missing_ok=True)  # pooch would take whatever is there
+        path.unlink(missing_ok=True)  # pooch would use the existing file
     failures, damaged = [], False
     for url in remote.urls:
         try:

@@ -116,7 +116,7 @@ def _read_once(path: Path, modified: int, size: int) -> NDArray:
 
 
 def read_idx(path: str | Path, *, sha256: str | None = None) -> NDArray:
-    """Read an IDX file, plain or compressed with gzip or xz (told apart by content, not by name).
+    """Read an IDX file, plain or compressed with gzip or xz (recognised by content, not by name).
 
     ``sha256`` is the expected hash of the uncompressed bytes. The array is read-only: it is a view of what was read.
     """
