@@ -14,7 +14,7 @@ from capsnet.inference import profiles
 
 @pytest.fixture(scope="module")
 def few() -> ArrayDataset:
-    digits = capsnet.data.load("mnist", "validation").subset(range(4000))
+    digits = capsnet.data.load("mnist", "test")
     assert isinstance(digits, ArrayDataset)
     return digits.subset(np.arange(2500, 2700))  # with a hard one among them
 
