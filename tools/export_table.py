@@ -5,6 +5,7 @@
 Every row comes from a registry. ``tests/export`` compares the page with the same rows.
 """
 
+import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def tables(folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser("python -m tools.export_table", description=__doc__.partition("\n")[0]).parse_args()
     text = GUIDE.read_text()
     start, rest = text.index(MODELS[0]), text[text.index(ROUTINGS[0].partition("{")[0]) :]
     with tempfile.TemporaryDirectory() as place:

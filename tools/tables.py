@@ -5,6 +5,7 @@
 Each table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``, and is rewritten there.
 """
 
+import argparse
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -50,5 +51,6 @@ def fill(text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser("python -m tools.tables", description=__doc__.partition("\n")[0]).parse_args()
     for page in PAGES:
         write_atomically(ROOT / page, fill((ROOT / page).read_text()))

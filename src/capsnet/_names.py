@@ -2,7 +2,8 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -18,13 +19,36 @@ def check_name(what: str, name: str, known: Iterable[str]) -> str:
     raise ValueError(f"unknown {what} {name!r}.{hint} Known: {', '.join(options) or 'none'}")
 
 
+def check_value(what: str, value: Any, kind: Any, default: Any = None, *, strict: bool = True) -> Any:
+    """Return ``value`` if it is of its ``kind``, an annotation; a text becomes what it stands for if not ``strict``.
+
+    Without an annotation it must be of the type of the default. A kind that cannot be checked allows everything.
+    """
+    from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
+
+    if kind is Parameter.empty:
+        kind = Any if default is None or default is Parameter.empty else type(default)
+    try:
+        return TypeAdapter(kind).validate_python(value, strict=strict)
+    except PydanticSchemaGenerationError:
+        return value
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{_rule(what, first['msg'])}, got {value!r}") from None
+
+
 def describe_error(error: "ValidationError", what: str = "") -> str:
     """The first problem of a pydantic error as one sentence: ``epochs must be at least 1, got 0``."""
     first = error.errors()[0]
     name = ".".join([what] * bool(what) + [str(part) for part in first["loc"]]) or "the value"
     if first["type"] == "value_error":  # the type's own sentence, which names the value
         return f"{name}: {first.get('ctx', {}).get('error')}"
-    subject, should, rule = first["msg"].partition(" should ")
-    rule = rule.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
-    sentence = f"{name} must {rule}" if should and len(subject.split()) == 1 else f"{name}: {first['msg']}"
+    sentence = _rule(name, first["msg"])
     return sentence if first["type"] == "missing" else f"{sentence}, got {first['input']!r}"
+
+
+def _rule(name: str, message: str) -> str:
+    """``Input should be greater than or equal to 1`` as ``epochs must be at least 1``."""
+    subject, should, rule = message.partition(" should ")
+    rule = rule.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    return f"{name} must {rule}" if should and len(subject.split()) == 1 else f"{name}: {message}"

@@ -30,6 +30,7 @@ for words in {commands}:
 def test_help_of_every_verb_is_shown_without_torch() -> None:
     quick = [["--help"], [], ["help"], ["-V"], ["--version"], ["list"]]
     quick += [[verb, "--help"] for verb in cli.VERBS] + [["help", verb] for verb in cli.VERBS]
+    quick += [["train", "demo", "--help"], ["help", "train", "images"]]
     subprocess.run([sys.executable, "-c", IMPORTED.format(commands=quick)], capture_output=True, check=True)
 
 

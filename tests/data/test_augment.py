@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from capsnet.data import ArrayDataset, Augment
-from capsnet.data.augment import shift_images, warp_images
+from capsnet.data.warping import draw_flips, draw_gains, draw_maps, draw_pulls, draw_shifts, shift_images, warp_images
 
 FULL = Augment(shift=2, rotate=20, scale=0.2, shear=0.2)
 EYE = torch.eye(2)
@@ -32,7 +32,7 @@ def test_example_does_not_depend_on_its_batch(augment: Augment) -> None:
 def test_shift_equals_a_loop() -> None:
     images, index = some_images(), np.arange(7) * 13
     augment = Augment(shift=2)
-    offsets = augment.draw_shifts(4, 5, index)
+    offsets = draw_shifts(augment, 4, 5, index)
     assert len(set(map(tuple, offsets.tolist()))) > 3
     result = augment(images, seed=4, epoch=5, indices=index)
     for image, (down, right), moved in zip(images, offsets.tolist(), result, strict=True):
@@ -45,7 +45,7 @@ def test_shift_equals_a_loop() -> None:
 
 
 def test_shifts_are_uniform_and_axes_independent() -> None:
-    offsets = Augment(shift=2).draw_shifts(0, 0, np.arange(50_000))
+    offsets = draw_shifts(Augment(shift=2), 0, 0, np.arange(50_000))
     counts = torch.bincount((offsets[:, 0] + 2) * 5 + offsets[:, 1] + 2, minlength=25)
     assert int((counts - 2000).abs().max()) < 240  # 25 cells, standard deviation 44
 
@@ -63,7 +63,7 @@ def test_identity_map_changes_nothing() -> None:
 
 
 def test_warped_shift_equals_exact_shift() -> None:
-    images, offsets = some_images(), Augment(shift=2).draw_shifts(1, 1, np.arange(7))
+    images, offsets = some_images(), draw_shifts(Augment(shift=2), 1, 1, np.arange(7))
     warped = warp_images(images, EYE.expand(7, 2, 2), offsets)
     torch.testing.assert_close(warped, shift_images(images, offsets, 2), atol=1e-5, rtol=0)
 
@@ -90,24 +90,24 @@ def test_scale_doubles_the_width() -> None:
 
 def test_drawn_maps_stay_within_their_bounds() -> None:
     index = np.arange(4000)
-    turns = Augment(rotate=30).draw_maps(0, 0, index)
+    turns = draw_maps(Augment(rotate=30), 0, 0, index)
     angles = torch.rad2deg(torch.atan2(turns[:, 1, 0], turns[:, 0, 0]))
     assert angles.abs().max() <= 30.001
     assert angles.min() < -29
     assert angles.max() > 29
     assert abs(angles.mean()) < 1.5
     torch.testing.assert_close(torch.linalg.det(turns), torch.ones(4000))
-    scales = Augment(scale=0.1).draw_maps(0, 0, index)
+    scales = draw_maps(Augment(scale=0.1), 0, 0, index)
     assert torch.equal(scales[:, 0, 1], torch.zeros(4000))
     assert 0.9 <= scales[:, 0, 0].min() < 0.905
     assert abs(np.corrcoef(scales[:, 0, 0], scales[:, 1, 1])[0, 1]) < 0.08
-    slants = Augment(shear=0.3).draw_maps(0, 0, index)
+    slants = draw_maps(Augment(shear=0.3), 0, 0, index)
     assert 0.29 < slants[:, 0, 1].max() <= 0.3001
     assert torch.equal(slants[:, 1, 0], torch.zeros(4000))
 
 
 def test_pulls_stay_within_their_bound_and_points_are_independent() -> None:
-    pulls = Augment(elastic=1.5).draw_pulls(0, 0, np.arange(4000))
+    pulls = draw_pulls(Augment(elastic=1.5), 0, 0, np.arange(4000))
     assert pulls.shape == (4000, 2, 5, 5)
     assert 1.49 < pulls.max() <= 1.5
     assert -1.5 <= pulls.min() < -1.49
@@ -138,14 +138,14 @@ def test_single_pull_changes_its_neighbourhood_only() -> None:
 def test_flip_mirrors_half_and_keeps_the_other_draws() -> None:
     images, index = some_images(), np.arange(7)
     augment = Augment(flip=True)
-    mirrored = augment.draw_flips(0, 0, index)
+    mirrored = draw_flips(0, 0, index)
     assert 0 < int(mirrored.sum()) < 7
     result = augment(images, seed=0, epoch=0, indices=index)
     for image, mirror, augmented in zip(images, mirrored.tolist(), result, strict=True):
         assert torch.equal(augmented, image.flip(2) if mirror else image)
-    assert augment.draw_flips(0, 0, np.arange(20_000)).float().mean() == pytest.approx(0.5, abs=0.015)
-    flips, shifts = augment.draw_flips(0, 0, np.arange(4000)), FULL.draw_shifts(0, 0, np.arange(4000))
-    gains = Augment(brightness=0.1).draw_gains(0, 0, np.arange(4000))
+    assert draw_flips(0, 0, np.arange(20_000)).float().mean() == pytest.approx(0.5, abs=0.015)
+    flips, shifts = draw_flips(0, 0, np.arange(4000)), draw_shifts(FULL, 0, 0, np.arange(4000))
+    gains = draw_gains(Augment(brightness=0.1), 0, 0, np.arange(4000))
     drawn = np.corrcoef(np.column_stack([flips, shifts, gains]).astype(float).T)
     assert np.abs(drawn - np.eye(4)).max() < 0.08
     both = Augment(shift=2, flip=True)(images, seed=0, epoch=0, indices=index)
@@ -157,13 +157,13 @@ def test_flip_mirrors_half_and_keeps_the_other_draws() -> None:
 def test_brightness_scales_and_clamps() -> None:
     images, index = some_images(), np.arange(7)
     augment = Augment(brightness=0.4)
-    gains = augment.draw_gains(3, 1, index)
+    gains = draw_gains(augment, 3, 1, index)
     before = images.clone()
     result = augment(images, seed=3, epoch=1, indices=index)
     assert torch.equal(images, before)  # the input is not written to
     torch.testing.assert_close(result, (images * gains[:, None, None, None]).clamp(0, 1))
     assert result.max() == 1
-    many = augment.draw_gains(0, 0, np.arange(20_000))
+    many = draw_gains(augment, 0, 0, np.arange(20_000))
     assert 0.6 <= many.min() < 0.61
     assert 1.39 < many.max() <= 1.4
     assert many.mean() == pytest.approx(1, abs=0.01)

@@ -63,7 +63,7 @@ def test_reconstructions_draw_any_size(tmp_path, N, C, H, W, J, names):
     pixels = check_png(
         figures.reconstructions(tmp_path / "r.png", images, images, lengths, targets, names), tmp_path / "r.png"
     )
-    assert not has_colour(pixels, figures.VERMILLION)
+    assert not has_colour(pixels, drawing.VERMILLION)
 
 
 def test_reconstructions_mark_what_is_wrong(tmp_path):
@@ -72,7 +72,7 @@ def test_reconstructions_mark_what_is_wrong(tmp_path):
     pixels = check_png(
         figures.reconstructions(tmp_path / "r.png", images, images, lengths, targets), tmp_path / "r.png"
     )
-    assert has_colour(pixels, figures.VERMILLION)
+    assert has_colour(pixels, drawing.VERMILLION)
 
 
 def test_reconstructions_take_tensors_bytes_and_several_classes(tmp_path):
@@ -121,7 +121,7 @@ def test_dimension_sweep_frames_the_unmoved_column(tmp_path, D, S, C):
     tiles = np.linspace(0, 1, 28) * np.ones((D, S, C, 28, 1))
     offsets = np.linspace(-0.25, 0.25, S) if S > 1 else np.zeros(1)
     pixels = check_png(figures.dimension_sweep(tmp_path / "s.png", tiles, offsets, 'Capsule "7"'), tmp_path / "s.png")
-    assert has_colour(pixels, figures.ORANGE)  # the frame around the column that nothing moves
+    assert has_colour(pixels, drawing.ORANGE)  # the frame around the column that nothing moves
 
 
 def test_signed_shows_zero_without_sign():

@@ -5,8 +5,20 @@ import pytest
 import torch
 
 from capsnet.data import Shapes
-from capsnet.experiments._couplings import averaged, child_centres, coupling_share, route_crowd
-from capsnet.experiments._equivariance import MOVEMENTS, STRENGTHS, changes, move, read_out, ridge, thicken, vectors
+from capsnet.experiments._equivariance import (
+    MOVEMENTS,
+    STRENGTHS,
+    averaged,
+    changes,
+    child_centres,
+    coupling_share,
+    move,
+    read_out,
+    ridge,
+    route_crowd,
+    thicken,
+    vectors,
+)
 from capsnet.models import CapsNet, create_model
 
 AMOUNTS = (-2.0, -1.0, 0.0, 1.0, 2.0)
@@ -59,9 +71,8 @@ def digits(seed: int, count: int, slope: np.ndarray) -> tuple[np.ndarray, np.nda
     return start + goal * slope[labels][:, None], labels
 
 
-def read(trio: list[tuple[np.ndarray, np.ndarray]], components: int | None = None) -> dict[str, float]:
-    train, validation, test = trio
-    return read_out(train, validation, test, AMOUNTS, components)
+def read(parts: list[tuple[np.ndarray, np.ndarray]], components: int | None = None) -> dict[str, float]:
+    return read_out(parts, AMOUNTS, components)
 
 
 def test_read_out_recovers_linear_paths_and_no_noise() -> None:

@@ -10,7 +10,7 @@ from torch.nn.functional import affine_grid, grid_sample, max_pool2d
 
 from capsnet import data
 from capsnet.experiments import _perturb, perturb
-from capsnet.experiments._strokes import PROPERTIES, measure
+from capsnet.experiments._perturb import PROPERTIES, measure
 from capsnet.models import create_model
 
 SIZE, FINE = 40, 8  # pixels, and how often each is divided for drawing
@@ -25,7 +25,7 @@ def drawn(inside: str, **numbers: float) -> dict[str, float]:
 
 
 def named(picture: Tensor) -> dict[str, float]:
-    return dict(zip((p.name for p in PROPERTIES), measure(picture).tolist(), strict=True))
+    return dict(zip(PROPERTIES, measure(picture).tolist(), strict=True))
 
 
 @pytest.mark.parametrize("t", [2.0, 3.0, 4.5])

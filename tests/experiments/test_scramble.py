@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.experiments import scramble
-from capsnet.experiments._scrambling import (
+from capsnet.experiments import error_measure, scramble
+from capsnet.experiments.scramble import (
     DERANGEMENTS,
     auc_measure,
     log_odds,
-    passing,
     roc,
     scramble_quarters,
     separation,
-    share_measure,
     summarise,
 )
 from capsnet.metrics import auc
@@ -73,9 +71,10 @@ def test_roc_matches_a_case_by_hand() -> None:
     assert area == pytest.approx(auc([*intact, *scrambled], [1, 1, 1, 0, 0]))
 
 
-def test_passing_counts_at_the_intact_threshold() -> None:
-    intact = [float(n) for n in range(1, 21)]  # 19 of 20 are 2 or more
-    assert passing(intact, [0.0, 1.5, 2.0, 30.0]) == 0.5
+def test_summary_counts_what_passes_at_the_intact_threshold() -> None:
+    intact, scrambled = [float(n) for n in range(1, 21)], [0.0, 1.5, 2.0, 30.0] * 5  # 19 of 20 are 2 or more
+    both = [{"label": [0] * 20, "score": rank, "rank": rank} for rank in (intact, scrambled)]
+    assert summarise(both[0], both[1], [0] * 20)["passing at 95"] == 0.5
 
 
 def test_summary_counts_the_threshold_as_present() -> None:
@@ -85,8 +84,8 @@ def test_summary_counts_the_threshold_as_present() -> None:
     assert found["right"] == 0.75
     assert (found["intact"], found["scrambled"], found["scrambled as its own class"]) == (0.75, 0.5, 0.25)
     assert (found["auc"], found["auc of drawing"]) == (1.0, None)
-    drawn = {"error": [1.0, 2.0, 3.0, 4.0]}
-    worse = {"error": [5.0, 6.0, 7.0, 8.0]}  # a larger error means: not what it looks like
+    drawn = {"drawing": [-1.0, -2.0, -3.0, -4.0]}
+    worse = {"drawing": [-5.0, -6.0, -7.0, -8.0]}  # a larger error means: not what it looks like
     assert summarise(intact | drawn, scrambled | worse, [0, 1, 1, 1])["auc of drawing"] == 1.0
 
 
@@ -109,7 +108,7 @@ def test_auc_measure_has_the_published_interval() -> None:
 )
 def test_findings_are_true_either_way(caps: float, cnn: float, words: str, holds: bool) -> None:
     scores = [
-        {"share": share_measure("x", [share], 1000), "auc": auc_measure("x", [1 - share], 1000)}
+        {"share": error_measure("x", [{"value": 1 - share, "n": 1000}]), "auc": auc_measure("x", [1 - share], 1000)}
         for share in (caps, cnn)
     ]
     scores[0]["drawing"] = scores[0]["auc"]

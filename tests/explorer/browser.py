@@ -176,7 +176,7 @@ class Visit:
         return float(self.grey("canvas").astype(float).sum()) / 255
 
     def lengths(self) -> list[float]:
-        return self.page.locator("#who [role=meter]").evaluate_all(
+        return self.page.locator("#classes [role=meter]").evaluate_all(
             "(meters) => meters.map((meter) => Number(meter.getAttribute('aria-valuenow')))"
         )
 

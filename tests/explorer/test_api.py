@@ -74,7 +74,6 @@ def test_see_is_what_predict_sees(ask: Ask, bundled: Model, digits: ArrayDataset
     canvas = np.zeros((200, 200), np.uint8)
     canvas[30:142, 60:172] = np.kron(digits.images[4, 0], np.ones((4, 4), np.uint8))
     answer = ask("see", image=wire(canvas), centre=True)
-    assert not answer["empty"]
     assert (unwire(answer["seen"]) == as_bytes(preprocessing_of(bundled)(canvas))).all()
     plain = unwire(ask("see", image=wire(canvas), centre=False)["seen"])[:, :, 0]
     small = np.asarray(Image.fromarray(canvas).resize((28, 28), Image.Resampling.BILINEAR))
@@ -84,7 +83,6 @@ def test_see_is_what_predict_sees(ask: Ask, bundled: Model, digits: ArrayDataset
 @pytest.mark.parametrize("centre", [True, False])
 def test_empty_canvas_is_black_and_no_error(ask: Ask, centre: bool) -> None:
     answer = ask("see", image=wire(np.zeros((280, 280), np.uint8)), centre=centre)
-    assert answer["empty"]
     assert not unwire(answer["seen"]).any()
 
 

@@ -224,7 +224,7 @@ def check_formulas(visit: Visit, model: Model) -> None:
     """The heads of two panels show the formulas that the routing declares."""
     own = model.class_routing
     assert own is not None
-    for panel, formula in (("routing", own.formula.coupling), ("who", own.formula.presence)):
+    for panel, formula in (("routing", own.formula.coupling), ("classes", own.formula.presence)):
         shown = formula.replace("_", "").replace("^", "").replace("-", "\N{MINUS SIGN}")
         expect(visit.page.locator(f"#{panel} .equation")).to_have_text(shown)
     expect(visit.page.locator("#routing header")).to_contain_text(own.sentence)
@@ -234,9 +234,9 @@ def test_network_without_capsules_says_so(visit: Visit, bundled: Model) -> None:
     visit.pardoned += ["status of 404"]  # its data set is not bundled
     visit.by("model").select_option("cnn")
     visit.quiet()
-    expect(visit.page.locator("#who .legend")).to_contain_text("no capsules")
-    expect(visit.page.locator("#who header")).to_contain_text("How sure the network is that each class")
-    expect(visit.page.locator("#who .equation")).to_be_hidden()
+    expect(visit.page.locator("#classes .legend")).to_contain_text("no capsules")
+    expect(visit.page.locator("#classes header")).to_contain_text("How sure the network is that each class")
+    expect(visit.page.locator("#classes .equation")).to_be_hidden()
     expect(visit.page.locator("#routing .equation")).to_be_hidden()
     expect(visit.page.locator("#knobs .reason")).to_contain_text("no capsules")
     expect(visit.page.locator("#sweep .reason")).to_be_visible()
@@ -246,7 +246,7 @@ def test_network_without_capsules_says_so(visit: Visit, bundled: Model) -> None:
     assert visit.lengths() == pytest.approx(own, abs=DIGITS)
     visit.by("model").select_option(BUNDLED)
     visit.quiet()
-    expect(visit.page.locator("#who header")).to_contain_text("its length says how sure")
+    expect(visit.page.locator("#classes header")).to_contain_text("its length says how sure")
     check_formulas(visit, bundled)
     spoken = "c i j is exp(b i j) over the sum over k of exp(b i k)"
     expect(visit.page.locator("#routing .equation")).to_have_attribute("aria-label", spoken)
@@ -259,7 +259,7 @@ def test_matrix_capsules_can_be_stepped_through(visit: Visit) -> None:
     """They have no decoder, but a routing over 3 x 3 places."""
     visit.by("model").select_option("matrix-mnist")
     visit.quiet()
-    expect(visit.page.locator("#who header")).to_contain_text("A capsule is a pose and, apart from it,")
+    expect(visit.page.locator("#classes header")).to_contain_text("A capsule is a pose and, apart from it,")
     check_formulas(visit, capsnet.load("matrix-mnist"))
     expect(visit.page.locator("#sweep .reason")).to_be_visible()
     expect(visit.page.locator("#routing .routing-note")).to_be_hidden()

@@ -5,7 +5,8 @@ import torch
 
 import capsnet
 from capsnet import functional as F
-from capsnet.models import model_options
+from capsnet import models
+from capsnet.models import _registry, model_options
 from tests.models.suite import build
 
 
@@ -112,7 +113,7 @@ def test_wrong_options_are_refused() -> None:
     for wrong in ({"num_classes": 0}, {"pose_dim": -3}, {"pose_dim": "abc"}, {"kernel_size": 0}, {"image_size": 28},
                   {"image_size": (28.5, 28)}, {"decoder": "no"}, {"reconstruction_weight": float("nan")},
                   {"decoder_widths": 5}, {"iterations": True}, {"routing": 3}):  # fmt: skip
-        with pytest.raises(ValueError, match=f"option '{next(iter(wrong))}' of capsnet: Input should be .*got "):
+        with pytest.raises(ValueError, match=f"option '{next(iter(wrong))}' of capsnet must be .*got "):
             capsnet.create_model("capsnet", **wrong)
     with pytest.raises(ValueError, match="unknown routing"):
         capsnet.create_model("capsnet", routing="static")
@@ -120,6 +121,19 @@ def test_wrong_options_are_refused() -> None:
         capsnet.create_model("cnn-small", image_size=(4, 4))
     with pytest.raises(ValueError, match="has no decoder"):
         capsnet.create_model("capsnet-small", decoder=False).decode(torch.rand(1, 10, 16), torch.tensor([0]))
+
+
+def test_options_without_annotation_have_the_type_of_their_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(capsnet.Model):
+        def __init__(self, image_size=(28, 28), in_channels=1, num_classes=10, width=8, start: object = None):
+            super().__init__(image_size, in_channels, num_classes)
+            self.linear = torch.nn.Linear(width, num_classes)
+
+    monkeypatch.setattr(_registry, "_MODELS", dict(_registry._MODELS))
+    models.register("plain", Plain, "Without annotations")
+    assert capsnet.create_model("plain", image_size=[8, 8], width=4).config["image_size"] == (8, 8)
+    with pytest.raises(ValueError, match="option 'width' of plain must be a valid integer, got 'wide'"):
+        capsnet.create_model("plain", width="wide")
 
 
 def test_labels_of_wrong_batch_size_are_refused(tiny: capsnet.Model) -> None:

@@ -176,13 +176,23 @@ def test_fixed_point_converges() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("kmeans", {"distance": "cosine"}, 'distance must be "euclidean" or "inner"'),
+        (
+            "kmeans",
+            {"distance": "cosine"},
+            "option distance of kmeans routing must be 'euclidean' or 'inner', got 'cosine'",
+        ),
         ("kmeans", {"temperature": 0.0}, "temperature must be positive and finite"),
-        ("em", {"covariance": "spherical"}, 'covariance must be "diagonal" or "full"'),
+        ("em", {"covariance": "spherical"}, "option covariance of em routing must be 'diagonal' or 'full'"),
         ("em", {"min_variance": 0.0}, "min_variance must be positive"),
         ("em", {"iterations": 0}, "iterations must be a whole number of at least 1"),
-        ("attention", {"iterations": 1.5}, "iterations must be a whole number of at least 1"),
-        ("dynamic", {"update": "replace"}, 'update must be "add" or "set"'),
+        ("attention", {"iterations": 1.5}, "option iterations of attention routing must be a valid integer, got 1.5"),
+        (
+            "em",
+            {"inverse_temperature": "a"},
+            "option inverse_temperature of em routing must be a valid number, got 'a'",
+        ),
+        ("dynamic", {"bias": "maybe"}, "option bias of dynamic routing must be a valid boolean, got 'maybe'"),
+        ("dynamic", {"update": "replace"}, "option update of dynamic routing must be 'add' or 'set'"),
         ("uniform", {"squash": "softmax"}, "unknown squash 'softmax'"),
         ("self-attention", {"squash": "power:0.5"}, "a squash's power must lie between 1 and 8"),
         ("uniform", {"iterations": 3}, "unknown option of uniform routing 'iterations'"),

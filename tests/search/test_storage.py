@@ -77,9 +77,9 @@ def test_postgresql_failures_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
 def test_another_search_is_refused(small: TrainConfig, out: Path) -> None:
     search(small, "rate", 1, out=out, seeds=0, device="cpu")
-    with pytest.raises(ValueError, match="is another search: its recipe differs: limit is 60, not 50"):
+    with pytest.raises(ValueError, match="is another search: its limit is 60, not 50"):
         search(small, "rate", 2, out=out, limit=50, seeds=0)
-    with pytest.raises(ValueError, match="its space is rate, not loss"):
+    with pytest.raises(ValueError, match="its space is 'rate', not 'loss'"):
         search(small, "loss", 2, out=out, study="quick-rate", seeds=0)
 
 
@@ -90,7 +90,7 @@ def test_study_without_later_settings_continues(small: TrainConfig, tmp_path: Pa
     del about["config"]["clip"], about["config"]["augment"]["elastic"]
     study.set_user_attr(STUDY_ATTR, about)
     open_study(storage, "one", small, "rate")
-    with pytest.raises(ValueError, match="its recipe differs: clip is None, not 2"):
+    with pytest.raises(ValueError, match="its clip is None, not 2"):
         open_study(storage, "one", dataclasses.replace(small, clip=2.0), "rate")
 
 

@@ -111,7 +111,7 @@ def test_bug_is_answered_with_the_security_headers(bundled: Model) -> None:
 
     @app.get("/api/broken")
     async def broken() -> None:
-        raise RuntimeError("nobody should read this")
+        raise RuntimeError("must not be sent to clients")
 
     client = TestClient(app, base_url=HOME, raise_server_exceptions=False)
     response = client.get("/api/broken")

@@ -1,5 +1,7 @@
 """Tables of the documentation agree with the registries."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,3 +33,12 @@ def test_table_lists_new_routing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| `other` | Another routing. | strength | parents |" in tables.fill(
         "<!-- table: routings -->\n<!-- end -->"
     )
+
+
+@pytest.mark.parametrize("name", ["tables", "export_table"])
+def test_help_writes_nothing(name: str) -> None:
+    before = [page.read_bytes() for page in sorted((tables.ROOT / "docs").glob("*.md"))]
+    command = [sys.executable, "-m", f"tools.{name}", "--help"]
+    done = subprocess.run(command, cwd=tables.ROOT, capture_output=True, text=True, check=True)
+    assert f"usage: python -m tools.{name}" in done.stdout
+    assert [page.read_bytes() for page in sorted((tables.ROOT / "docs").glob("*.md"))] == before

@@ -27,6 +27,7 @@ def test_recipe_survives_the_round_trip(name: str, tmp_path: Path) -> None:
     [
         ({"epoch": 3}, r"unknown key 'epoch'\. Did you mean 'epochs'\?"),
         ({"augment": {"shfit": 2}}, r"unknown key 'shfit'\. Did you mean 'shift'\?"),
+        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
         ({"epochs": "many"}, "epochs must be a valid integer, got 'many'"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"schedule": "cosine"}, "schedule must be 'paper', 'one-cycle' or 'constant', got 'cosine'"),

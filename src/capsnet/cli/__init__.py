@@ -6,9 +6,12 @@ Bad input ends in one sentence and exit code 2. ``CAPSNET_DEBUG=1`` shows the tr
 import inspect
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Union
+
+from tyro.conf import subcommand
 
 from capsnet._names import check_name
 from capsnet._plugins import load_plugins
@@ -16,7 +19,7 @@ from capsnet._version import __version__
 from capsnet.cli._experiments import Compare, Reproduce
 from capsnet.cli._listing import List
 from capsnet.cli._models import Ensemble, Export, Info
-from capsnet.cli._parse import Leaf, choice, command, modern, parse
+from capsnet.cli._parse import parse
 from capsnet.cli._talk import complain, hint, one_line, say
 from capsnet.cli._training import Search, Train, recipe_commands
 from capsnet.cli._using import Evaluate, Explore, Predict
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> None:
-    words, old = modern(arguments)
+    words = [re.sub(r"^--output(?=$|=)", "--out", word) for word in arguments]
     if not words or words[0] == "help":
         words = [*words[1:], "--help"]
     if words == ["train"]:
@@ -69,30 +72,27 @@ def run(arguments: Sequence[str]) -> None:
         return say(f"capsnet {__version__}")
     if not words[0].startswith("-"):
         check_name("verb", words[0], VERBS)
-    commands, words = subcommands(words)
-    verb = parse(commands, words, ABOUT)
+    verb = parse(*subcommands(words), ABOUT)
     load_plugins()
-    for flag in old:
-        hint(f"{flag} is now {modern([flag])[0][0]}; the old spelling works until the next version")
+    if words[1:] != arguments[1:]:
+        hint("--output is now --out; the old spelling works until the next version")
     return verb.run(arguments)
 
 
-def subcommands(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The verbs for tyro, and the words for it. Only the verb that is asked for has flags, or all for completion."""
+def subcommands(words: list[str]) -> tuple[list[Any], list[str]]:
+    """The verbs for tyro, and the words for it. A verb's own help is its docstring, the list of verbs has summaries."""
     completion = words[0].startswith("--tyro-")
     if completion:
         check_name("shell", " ".join(words[1:2]), SHELLS)
-    commands = []
+    commands: list[Any] = []
     for name, (verb, summary) in VERBS.items():
-        if words[0] != name and not completion:
-            commands.append(command(name, Leaf, summary))
-        elif verb is Train:
+        about = inspect.getdoc(verb) if words[0] == name else summary
+        if verb is Train and (completion or words[0] == name):
             load_plugins()  # they may register recipes
-            recipes, words = recipe_commands(words, everything=completion)
-            commands.append(command(name, recipes, inspect.getdoc(verb)))
-        else:
-            commands.append(command(name, verb))
-    return choice(commands), words
+            recipes, words = recipe_commands(words)
+            verb = Union[tuple(recipes)]  # noqa: UP007 - made at run time
+        commands.append(Annotated[verb, subcommand(name, description=about)])
+    return commands, words
 
 
 def process_name() -> str:

@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
 
 import tyro
 
 import capsnet
 from capsnet._names import check_name
+from capsnet.cli._parse import Device
 from capsnet.cli._talk import complain, print_columns, print_table, relative, say
 
 
@@ -24,8 +25,7 @@ class Experiment:
     """How often each network is trained; default: 1, and 3 for `paper`."""
     out: str = "results"
     """Folder for all results; this one goes to OUT/BUDGET/NAME."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
     fresh: bool = False
     """Start from nothing, also if there are results of an earlier run."""
     yes: bool = False
@@ -67,7 +67,7 @@ class Reproduce(Experiment):
     Stopped at any moment, the same command continues. `capsnet reproduce --list` lists the experiments.
     """
 
-    name: tyro.conf.Positional[str | None] = field(default=None, metadata={"metavar": "EXPERIMENT"})
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT")] = None
     """Which experiment, or `all`."""
     list: bool = False
     """List the experiments, and end."""

@@ -1,8 +1,9 @@
 """The verb that lists what is registered: models, weights, routings, data sets, recipes, experiments, spaces."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Annotated
 
 import tyro
 
@@ -27,7 +28,7 @@ class List:
     Without a name it lists what can be listed.
     """
 
-    what: tyro.conf.Positional[str | None] = field(default=None, metadata={"metavar": "[WHAT]"})
+    what: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
     """What to list."""
 
     def run(self, arguments: Sequence[str]) -> None:

@@ -3,8 +3,8 @@
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -36,23 +36,17 @@ class Info:
         except FileNotFoundError:
             if self.model not in models.list_models():
                 raise
-            return self.describe_network()
-        model = capsnet.load(self.model)
+            about, options = models.describe(self.model), models.model_options(self.model)
+            known = {"name": self.model, "summary": about, "options": options}
+            rows = {name: json.dumps(value, default=str) for name, value in options.items()}
+            about += "\n\noptions of this network, which is not trained:"
+        else:
+            model = capsnet.load(self.model)
+            about, known, rows = model.card.get("summary", "") + "\n", record(model, path), summary(model, path)
         if self.json:
-            return say(json.dumps(record(model, path), indent=2))
-        say(f"{self.model}  {model.card.get('summary', '')}\n".replace("  \n", "\n"))
-        rows = summary(model, path)
+            return say(json.dumps(known, indent=2, default=str))
+        say(f"{self.model}  {about}".replace("  \n", "\n"))
         return print_table(rows, rows.__getitem__)
-
-    def describe_network(self) -> None:
-        from capsnet import models
-
-        options = models.model_options(self.model)
-        if self.json:
-            described = {"name": self.model, "summary": models.describe(self.model), "options": options}
-            return say(json.dumps(described, default=str))
-        say(f"{self.model}  {models.describe(self.model)}\n\noptions of this network, which is not trained:")
-        return print_table(options, lambda name: json.dumps(options[name], default=str))
 
 
 def record(model: "capsnet.Model", path: "Path") -> dict[str, Any]:
@@ -115,7 +109,7 @@ class Export:
 
     model: tyro.conf.Positional[str]
     """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
-    out: str = field(metadata={"metavar": "FILE"})
+    out: Annotated[str, tyro.conf.arg(metavar="FILE")]
     """The file to write, such as digits.onnx, or digits.pt2 for the format torch."""
     format: str = "onnx"
     """`onnx`: for onnxruntime and other runtimes; `torch`: for torch.export.load."""
@@ -144,7 +138,7 @@ class Ensemble:
 
     models: tyro.conf.Positional[tuple[str, ...]]
     """At least two models of the same classes and pictures: bundled names, files of weights or run folders."""
-    out: str = field(metadata={"metavar": "FILE"})
+    out: Annotated[str, tyro.conf.arg(metavar="FILE")]
     """The file of weights to write, such as both.safetensors."""
 
     def run(self, arguments: Sequence[str]) -> None:

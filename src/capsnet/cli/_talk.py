@@ -24,14 +24,11 @@ def complain(message: str, code: int) -> NoReturn:
 
 
 def print_table(names: Iterable[str], describe: Callable[[str], str]) -> None:
-    names = list(names)
-    width = max(map(len, names), default=0)
-    for name in names:
-        say(f"  {name:<{width}}  {describe(name)}")
+    print_columns([(name, describe(name)) for name in names])
 
 
 def print_columns(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         say("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 

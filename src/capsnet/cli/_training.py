@@ -5,20 +5,20 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import capsnet
 from capsnet import recipes
-from capsnet._names import check_name
-from capsnet.cli._parse import INLINE, Leaf, choice, command
+from capsnet.cli._parse import Device
 from capsnet.cli._talk import complain, print_columns, print_table, program, relative, say
 
 if TYPE_CHECKING:
     from capsnet.training import Result, TrainConfig
 
-CONFIG = "config.json"  # the name of the subcommand for the configuration of an earlier run
+FILE = "FILE.json"  # the name of the subcommand for the configuration of an earlier run
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -32,10 +32,9 @@ class Train:
 
     out: str | None = None
     """Folder of the run; default: runs/RECIPE/TIME-SEED."""
-    resume: str = dataclasses.field(default="no", metadata={"metavar": "auto|FOLDER"})
+    resume: Annotated[str, tyro.conf.arg(metavar="auto|FOLDER")] = "no"
     """`auto` continues the newest unfinished run of an equal configuration, or starts one; or a run folder."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
     threads: int | None = None
     """CPU threads; default: PyTorch's choice."""
     compile: bool = False
@@ -45,7 +44,7 @@ class Train:
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A further option of the network (see `capsnet info NETWORK`); may be repeated. The value is JSON or a text, a dot
     reaches into options of options: `--set pose_dim=8 --set routing_options.bias=true`."""
-    config: Any = dataclasses.field(default=None, metadata=INLINE)
+    config: Annotated[Any, tyro.conf.arg(name="")] = None  # its fields are flags of the verb
 
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet.training import Interrupted, distributed
@@ -55,11 +54,9 @@ class Train:
         if self.set:
             config = dataclasses.replace(config, model_options=with_options(config.model_options, self.set))
         options: dict[str, Any] = {key: getattr(self, key) for key in ("out", "resume", "device", "threads", "compile")}
+        train = capsnet.train if self.folds is None else partial(capsnet.cross_validate, folds=self.folds)
         try:
-            if self.folds is None:
-                result = capsnet.train(config, **options)
-            else:
-                result = capsnet.cross_validate(config, self.folds, **options)
+            result = train(config, **options)
         except Interrupted as stop:
             if not distributed.is_main():
                 sys.exit(130)
@@ -75,41 +72,35 @@ class Train:
 
 def report(result: "Result", config: "TrainConfig") -> None:
     """What came out of a run, where it is, and what can be done with it."""
-    folder, capsnet_, tensorboard = relative(result.folder), program("capsnet"), program("tensorboard")
+    folder, command = relative(result.folder), program("capsnet")
     say(f"\ntest accuracy  {result.test.accuracy}")
-    say(f"everything is in  {folder}  (start with README.md and figures/)\n")
-    say("try next:")
+    say(f"everything is in  {folder}  (start with README.md and figures/)\n\ntry next:")
     if result.model.takes_texts:
-        say(f"  {capsnet_} predict TEXT --model {folder}       # any text, in quotes")
+        say(f"  {command} predict TEXT --model {folder}       # any text, in quotes")
     else:
-        say(f"  {capsnet_} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
-    say(f"  {capsnet_} evaluate {folder}                   # precision, recall and AUC per class")
+        say(f"  {command} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+    say(f"  {command} evaluate {folder}                   # precision, recall and AUC per class")
     if config.tensorboard:
-        say(f"  {tensorboard} --logdir {folder}               # curves, reconstructions, the graph")
+        say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
 
 
-def recipe_commands(arguments: Sequence[str], everything: bool) -> tuple[Any, list[str]]:
-    """The recipes as subcommands of ``train``, and the arguments for them.
+def recipe_commands(words: list[str]) -> tuple[list[Any], list[str]]:
+    """The recipes as subcommands of ``train``, and the words with the name of one in place of a file's.
 
-    Only the recipe that the arguments name gets its flags, or all of them for ``everything``.
+    The recipe that the words name gets its values as defaults, or all of them if the words do not begin with ``train``.
     """
-    words = list(arguments)
     name = words[1] if words[0] == "train" and len(words) > 1 and not words[1].startswith("-") else None
+    configs = {} if words[0] == "train" else {known: recipes.get(known) for known in recipes.list_recipes()}
     if name is not None and name.endswith(".json"):
-        words[1] = CONFIG
+        configs[FILE], words = capsnet.read_config(name), [words[0], FILE, *words[2:]]
     elif name is not None:
-        check_name("recipe", name, recipes.list_recipes())
-    commands = []
-    for known in recipes.list_recipes():
-        if everything or known == name:
-            commands.append(command(known, Train, recipes.describe(known), Train(config=recipes.get(known))))
-        else:
-            commands.append(command(known, Leaf, recipes.describe(known)))
-    if name is not None and name.endswith(".json"):
-        commands.append(command(CONFIG, Train, f"The configuration {name}.", Train(config=capsnet.read_config(name))))
-    else:
-        commands.append(command("FILE.json", Leaf, "The configuration of an earlier run."))
-    return choice(commands), words
+        configs[name] = recipes.get(name)
+    about = {known: recipes.describe(known) for known in recipes.list_recipes()}
+    about[FILE] = "The configuration of an earlier run."
+    return [
+        Annotated[Train, tyro.conf.subcommand(known, description=text, default=Train(config=configs.get(known)))]
+        for known, text in about.items()
+    ], words
 
 
 def resume_command(arguments: Sequence[str], folder: str) -> str:
@@ -180,8 +171,7 @@ class Search:
     """How often the best settings and the recipe are trained again, with new seeds, to compare them; 0: not at all."""
     out: str | None = None
     """Folder of everything; default: runs/RECIPE/search-SPACE."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
 
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet import search

@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 import capsnet
+from capsnet.cli._parse import Device
 from capsnet.cli._talk import hint, one_line, say
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Evaluate:
     """Which part of it."""
     batch_size: int = 250
     """Images at a time."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
     json: bool = False
     """Print all numbers as JSON."""
 
@@ -54,19 +54,9 @@ class Evaluate:
             cells = [f"{row[key]:.4f}" if row[key] is not None else "-" for key in ("precision", "recall", "auc")]
             say(f"{row['class']:>12}     {cells[0]:>6}   {cells[1]:>6}   {cells[2]:>6}  {row['support']:>8,}")
         say(f"\naccuracy  {result.accuracy}")
-        for name, share in shares(result.metrics).items():
-            say(f"{name}  {share}")
+        if result.half_credit is not None:
+            say(f"half credit  {result.half_credit}")
         return None
-
-
-def shares(measured: dict[str, Any]) -> dict[str, Any]:
-    """The other shares with an interval among the metrics, such as half credit: all but accuracy and its error."""
-    from capsnet.metrics import Proportion
-
-    known = ("accuracy", "exact_match", "error")
-    found = {name: value for name, value in measured.items() if isinstance(value, dict) and name not in known}
-    fields = set(Proportion._fields)
-    return {name.replace("_", " "): Proportion(**value) for name, value in found.items() if set(value) == fields}
 
 
 @dataclass(kw_only=True)
@@ -92,8 +82,7 @@ class Predict:
     """Name all classes that reach the threshold, not only the longest capsule's."""
     batch_size: int = 64
     """Pictures at a time."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: Device = "auto"
     save_reconstructions: str | None = None
     """Folder for what the longest capsule of each picture draws, as PNG."""
 
@@ -110,7 +99,9 @@ class Predict:
             hint(f"using the bundled model {DEFAULT_MODEL}; --model chooses another")
         model = capsnet.load(self.model).to(pick_device(self.device))
         pictures = read(self.images, model)
-        width = min(WIDEST, max((len(shown(p)) for p in pictures if not isinstance(p, prediction.Skipped)), default=0))
+        width = min(
+            WIDEST, max((len(str(picture)) for picture in pictures if isinstance(picture, str | Path)), default=1)
+        )
         album = prediction.Album(self.save_reconstructions) if self.save_reconstructions is not None else None
         problems = 0
         for answer in prediction.predictions(
@@ -165,10 +156,6 @@ def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skippe
     return pictures
 
 
-def shown(picture: object) -> str:
-    return str(picture) if isinstance(picture, str | Path) else STANDARD_INPUT
-
-
 def longest(answer: "Prediction", count: int) -> list[tuple[str, float]]:
     return sorted(answer.lengths.items(), key=lambda pair: -pair[1])[:count]
 
@@ -190,7 +177,7 @@ class Explore:
     """Open the page in the browser."""
     token: str | None = None
     """What visitors have to present; default: a random one where one is needed."""
-    name: tyro.conf.UseAppendAction[tuple[str, ...]] = field(default=(), metadata={"metavar": "HOST"})
+    name: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOST")] = ()
     """A further name that the server answers to, that of a proxy in front of it, e.g. caps.example.org; may be
     repeated. Visitors need the token then, too."""
 

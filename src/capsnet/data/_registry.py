@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from capsnet._files import check_text, expanded
-from capsnet._names import check_name
+from capsnet._names import check_name, check_value
 from capsnet.data.base import Dataset
 
 PathUse = Literal["none", "optional", "required"]
@@ -207,10 +205,8 @@ def _values(name: str, entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]
 
 def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
     """The text of an option as the type that the loader declares: "4" is the number 4."""
-    try:
-        return TypeAdapter(parameter.annotation).validate_python(None if text == "None" else text)
-    except ValidationError as error:
-        raise ValueError(f"option {parameter.name} of {name}: {error.errors()[0]['msg']}, got {text!r}") from None
+    what, value = f"option {parameter.name} of {name}", None if text == "None" else text
+    return check_value(what, value, parameter.annotation, parameter.default, strict=False)
 
 
 def _existing(path: Path) -> Path:

@@ -24,6 +24,10 @@ class Sources(NamedTuple):
     images: Tensor  # (B, K, C, H, W) float32 in [0, 1]: each object alone, where it is in the picture
     classes: Tensor  # (B, K) int64
 
+    def targets(self, num_classes: int) -> Tensor:
+        """Multi-hot (B, J): the classes of all objects."""
+        return torch.zeros(len(self.classes), num_classes).scatter_(1, self.classes, 1.0)
+
 
 class Batch(NamedTuple):
     """One batch, as every model takes it."""

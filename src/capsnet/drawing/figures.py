@@ -14,29 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capsnet.drawing import style
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import tidy
-from capsnet.drawing.style import (
-    BLUE,
-    BODY,
-    FAINT,
-    INK,
-    MUTED,
-    ORANGE,
-    SMALL,
-    VERMILLION,
-    class_ticks,
-    figure,
-    heading,
-    label_classes,
-    pixels,
-    save,
-    short,
-    signed,
-    text,
-    tile,
-    wrap,
-)
 from capsnet.metrics import ArrayLike, as_array, multi_hot, top_k
 
 if TYPE_CHECKING:
@@ -59,7 +39,7 @@ def reconstructions(
     images, recon (N, C, H, W); lengths (N, J); targets (N,) or multi-hot (N, J), where the k longest capsules are the
     prediction, or, as in the metrics, all that reach the ``threshold``. A wrong answer is framed, crossed and bold.
     """
-    above, below, scores = pixels(images, 4), pixels(recon, 4), as_array(lengths)
+    above, below, scores = style.pixels(images, 4), style.pixels(recon, 4), as_array(lengths)
     shown, drawn = as_array(images), as_array(recon)
     if above.shape != below.shape or scores.ndim != 2 or len(above) != len(scores):
         raise ValueError(
@@ -72,27 +52,27 @@ def reconstructions(
     several = threshold is not None and as_array(targets).ndim == 2
     guess = scores >= threshold if several else top_k(scores, np.maximum(truth.sum(axis=1), 1))  # (N, J)
     right = (truth == guess).all(axis=1)  # (N,)
-    names = label_classes(class_names, scores.shape[1])
+    names = style.label_classes(class_names, scores.shape[1])
 
     N = len(above)
     columns = math.ceil(N / math.ceil(N / 8))
     size = min(max(140, 720 // columns - 18), 224)  # a few pictures may be larger
-    w = tile(above.shape[2], above.shape[1], size)[0]
+    w = style.tile(above.shape[2], above.shape[1], size)[0]
     beside = not several and truth.sum(axis=1).max() <= 1 and max(map(len, names)) <= 3  # answer and length in a line
     rows = []
     for start in range(0, N, columns):
         heads, lower = [], []
         for n in range(start, min(start + columns, N)):
             chosen = sorted(np.flatnonzero(guess[n]), key=lambda j: -scores[n, j])
-            heads.append(wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w))
-            answer = ("" if right[n] else "✗ ") + wrap(", ".join(names[j] for j in chosen) or "none", w)
+            heads.append(style.wrap(", ".join(names[j] for j in np.flatnonzero(truth[n])) or "none", w))
+            answer = ("" if right[n] else "✗ ") + style.wrap(", ".join(names[j] for j in chosen) or "none", w)
             numbers = ", ".join(f"{scores[n, j]:.2f}" for j in chosen)
             words = [f"{answer}  {numbers}"] if beside else [*answer.split("\n"), numbers]
             lower.append(
                 Cell(
                     drawn[n],
-                    [Words(line, INK if right[n] else VERMILLION, not right[n]) for line in words],
-                    None if right[n] else VERMILLION,
+                    [Words(line, style.INK if right[n] else style.VERMILLION, not right[n]) for line in words],
+                    None if right[n] else style.VERMILLION,
                 )
             )
         rows += [Row([Cell(image) for image in shown[start : start + columns]], heads=heads), Row(lower)]
@@ -108,14 +88,14 @@ def dimension_sweep(path: str | Path, pictures: ArrayLike, offsets: ArrayLike, t
     -0.25 ... +0.25 in the paper. The column where nothing is moved is framed: it is the same picture in every row.
     """
     tiles, moves = as_array(pictures), as_array(offsets)
-    pixels(tiles, 5)
+    style.pixels(tiles, 5)
     if moves.shape != (S := tiles.shape[1],):
         raise ValueError(f"offsets must be (S,) = ({S},) for pictures with S = {S} columns, got shape {moves.shape}")
-    rows = [
-        Row([Cell(tile, frame=ORANGE if abs(offset) < 1e-9 else None) for tile, offset in zip(row, moves, strict=True)],
-            f"dim {d}", heads=() if d else [signed(offset) for offset in moves])
-        for d, row in enumerate(tiles)
-    ]  # fmt: skip
+    frames = [style.ORANGE if abs(offset) < 1e-9 else None for offset in moves]
+    rows = []
+    for d, row in enumerate(tiles):
+        cells = [Cell(image, frame=frame) for image, frame in zip(row, frames, strict=True)]
+        rows.append(Row(cells, f"dim {d}", heads=() if d else [style.signed(offset) for offset in moves]))
     note = "each row moves one dimension of the capsule's pose and decodes it"
     return picture_rows(path, rows, title, note, size=84, gap=4)
 
@@ -132,33 +112,40 @@ def confusion_matrix(path: str | Path, matrix: ArrayLike, class_names: Sequence[
     J = len(counts) if counts.ndim else 0
     if counts.shape != (J, J) or not J or not (counts >= 0).all() or not counts.sum():
         raise ValueError(f"a confusion matrix must be (J, J) with counts >= 0, not all 0, got shape {counts.shape}")
-    names = [short(name, 24) for name in label_classes(class_names, J)]
+    names = [style.short(name, 24) for name in style.label_classes(class_names, J)]
     total, hits, diagonal = counts.sum(), np.trace(counts), np.eye(J, dtype=bool)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     share = np.ma.masked_where((counts == 0) | diagonal, share)
 
     side = min(12.0, max(5.6, 0.28 * J)) if J > 3 else 1.4 * J + 0.6  # of the matrix, in inches
     cell, zoom = 72 * side / J, max(1.0, side / 7)  # points; large matrices get larger words around them
-    fig = figure(side + 1, side)
+    fig = style.figure(side + 1, side)
     ax = fig.add_axes((0, 0, side / (side + 1), 1))
-    colours = LinearSegmentedColormap.from_list("errors", ["#FFF1E6", "#F6B27A", VERMILLION, "#8A3C00"])
+    colours = LinearSegmentedColormap.from_list("errors", ["#FFF1E6", "#F6B27A", style.VERMILLION, "#8A3C00"])
     edges, grid = np.arange(J + 1) - 0.5, {"edgecolors": "white", "linewidth": 0.02 * cell}
     norm = LogNorm(min(0.001, share.min()) if share.count() else 0.001, 1)
-    ax.pcolormesh(edges, edges, np.ma.masked_where(~diagonal, diagonal), cmap=ListedColormap([FAINT]), **grid)
+    ax.pcolormesh(edges, edges, np.ma.masked_where(~diagonal, diagonal), cmap=ListedColormap([style.FAINT]), **grid)
     shades = ax.pcolormesh(edges, edges, share, cmap=colours, norm=norm, **grid)
     ax.set(xlim=edges[[0, -1]], ylim=edges[[-1, 0]])
-    font = min(BODY + 2, 0.4 * cell, 1.35 * cell / len(f"{counts.max():,}"))
+    font = min(style.BODY + 2, 0.4 * cell, 1.35 * cell / len(f"{counts.max():,}"))
     for i, j in np.argwhere(counts > 0) if font >= 4 else ():
-        ink = "white" if i != j and share[i, j] > 0.1 else INK
-        text(ax, j, i, f"{counts[i, j]:,}", font, ink, ha="center", va="center")
-    class_ticks(ax, names, min(BODY, 0.5 * cell), cell, zoom)
+        ink = "white" if i != j and share[i, j] > 0.1 else style.INK
+        style.text(ax, j, i, f"{counts[i, j]:,}", font, ink, ha="center", va="center")
+    size = min(style.BODY, 0.5 * cell)
+    turn = 90 if max(map(len, names)) * size * 0.65 > cell else 0  # names that would overlap are rotated
+    ax.set_xticks(range(J), names, fontsize=size, rotation=turn, parse_math=False)
+    ax.set_yticks(range(J), names, fontsize=size, parse_math=False)
+    ax.tick_params(colors=style.INK, length=0, which="both")
+    ax.spines[:].set_color(style.FAINT)
+    ax.set_xlabel("predicted", fontsize=style.BODY * zoom, color=style.MUTED)
+    ax.set_ylabel("true", fontsize=style.BODY * zoom, color=style.MUTED)
     bar = fig.colorbar(shades, cax=fig.add_axes(((side + 0.2) / (side + 1), 0, 0.14 / (side + 1), 1)))
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-    bar.ax.tick_params(labelsize=SMALL * zoom, colors=MUTED, length=0, which="both")
+    bar.ax.tick_params(labelsize=style.SMALL * zoom, colors=style.MUTED, length=0, which="both")
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     note = "grey: correct  ·  orange: wrong, by share of the true class"
-    heading(ax, f"Confusion matrix: {100 * hits / total:.2f} % of {total:,} correct", note, zoom)
-    return save(fig, path, plot=True)
+    style.heading(ax, f"Confusion matrix: {100 * hits / total:.2f} % of {total:,} correct", note, zoom)
+    return style.save(fig, path, plot=True)
 
 
 def learning_curves(path: str | Path, records: Sequence[Mapping[str, Any]]) -> Path:
@@ -174,16 +161,20 @@ def learning_curves(path: str | Path, records: Sequence[Mapping[str, Any]]) -> P
     panels = [(name, curves) for name, curves in panels if curves]
     if not panels:
         raise ValueError(f"none of the {len(records)} records holds a loss, an accuracy, an error or an lr to draw")
-    fig = figure(4.2 * len(panels), 3.2)
+    fig = style.figure(4.2 * len(panels), 3.2)
     for n, (name, curves) in enumerate(panels):
         ax = fig.add_axes(((n + 0.13) / len(panels), 0.14, 0.74 / len(panels), 0.68))
         _panel(ax, name, curves)
-    return save(fig, path, plot=True)
+    return style.save(fig, path, plot=True)
 
 
 # --- learning curves -------------------------------------------------------------------------------------------------
 
-_SPLITS = {"train": (BLUE, "s", "white"), "val": (VERMILLION, "o", VERMILLION), "test": (INK, "^", INK)}
+_SPLITS = {
+    "train": (style.BLUE, "s", "white"),
+    "val": (style.VERMILLION, "o", style.VERMILLION),
+    "test": (style.INK, "^", style.INK),
+}
 
 
 def _series(records: Sequence[Mapping[str, Any]], key: str, complement: str = "") -> np.ndarray:
@@ -204,10 +195,10 @@ def _panel(ax: "Axes", name: str, curves: Mapping[str, np.ndarray]) -> None:
 
     factor, unit = (100, " %") if name == "Error" else (1, "")
     for key, xy in curves.items():
-        colour, marker, fill = _SPLITS.get(key, (INK, "", INK))
+        colour, marker, fill = _SPLITS.get(key, (style.INK, "", style.INK))
         sparse = max(1, len(xy) // 12)  # markers tell the curves apart where colour does not
-        style: dict[str, Any] = {"marker": marker, "markersize": 5, "markerfacecolor": fill, "markevery": sparse}
-        ax.plot(xy[:, 0], factor * xy[:, 1], color=colour, linewidth=1.6, label=key, clip_on=False, **style)
+        marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markerfacecolor": fill, "markevery": sparse}
+        ax.plot(xy[:, 0], factor * xy[:, 1], color=colour, linewidth=1.6, label=key, clip_on=False, **marks)
     points = np.concatenate(list(curves.values()))
     if name == "Learning rate" or len(points) < 3 or points[:, 1].min() <= 0:
         ax.set_ylim(min(0, factor * points[:, 1].min()), 1.1 * factor * points[:, 1].max() or 1)
@@ -223,7 +214,7 @@ def _panel(ax: "Axes", name: str, curves: Mapping[str, np.ndarray]) -> None:
     key = "val" if "val" in curves else next(iter(curves))
     best = curves[key][curves[key][:, 1].argmin()]
     if name == "Learning rate":
-        heading(ax, name, f"highest: {points[:, 1].max():.3g}")
+        style.heading(ax, name, f"highest: {points[:, 1].max():.3g}")
     else:
-        heading(ax, name, f"lowest {key}: {factor * best[1]:.3g}{unit}, epoch {best[0]:g}")
-        ax.legend(fontsize=SMALL, frameon=False, labelcolor=INK)
+        style.heading(ax, name, f"lowest {key}: {factor * best[1]:.3g}{unit}, epoch {best[0]:g}")
+        ax.legend(fontsize=style.SMALL, frameon=False, labelcolor=style.INK)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from capsnet.drawing.style import INK, MUTED, canvas, frame, picture, pixels, save, text, tile
+from capsnet.drawing.style import INK, MUTED, canvas, pixels, save, text, tile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,9 +71,13 @@ def picture_rows(
 
 
 def _cell(ax: "Axes", cell: Cell, x: float, y: float, w: int, h: int) -> None:
-    picture(ax, pixels(cell.image[None], 4)[0], x, y, w, h)
+    from matplotlib.patches import Rectangle
+
+    image = pixels(cell.image[None], 4)[0]
+    smooth = "nearest" if w >= image.shape[1] else "antialiased"
+    ax.imshow(image, extent=(x, x + w, y + h, y), aspect="auto", interpolation=smooth)
     if cell.frame is not None:
-        frame(ax, x, y, w, h, cell.frame, 2.5)
+        ax.add_patch(Rectangle((x, y), w, h, fill=False, edgecolor=cell.frame, linewidth=2.5))
     for k, words in enumerate(cell.words):
         weight = "bold" if words.bold else "normal"
         text(ax, x + w / 2, y + h + 5 + k * LINE, words.text, SIZE, words.colour, ha="center", va="top", weight=weight)

@@ -120,11 +120,7 @@ def scatter(
 
 
 def bars(
-    path: str | Path,
-    names: Sequence[str],
-    groups: Mapping[str, Sequence[Measure | None]],
-    title: str,
-    note: str,
+    path: str | Path, names: Sequence[str], groups: Mapping[str, Sequence[Measure | None]], title: str, note: str
 ) -> Path:
     """One panel per group, one bar per name, each with its value and its interval; None leaves a gap."""
     fig = figure(max(4.0, 1.15 * len(names)) * len(groups) + 0.6, 4.0)
@@ -150,23 +146,15 @@ def bars(
 
 
 def ranked(
-    path: str | Path,
-    names: Sequence[str],
-    values: Sequence[Sequence[float]],
-    title: str,
-    note: str,
-    xlabel: str,
-    *,
-    middle: float,
-    noise: float,
+    path: str | Path, rows: Mapping[str, Sequence[float]], title: str, note: str, xlabel: str, band: tuple[float, float]
 ) -> Path:
     """A dot per seed on one line per name, best on top, beside a band of what chance alone does."""
-    fig, ax = _plot(7.6, 0.42 * len(names) + 1.6, (0.42, 0.16, 0.54, 0.68))
-    ax.axvspan(middle - noise, middle + noise, color=FAINT, linewidth=0)
-    for y, row in enumerate(values):
+    fig, ax = _plot(7.6, 0.42 * len(rows) + 1.6, (0.42, 0.16, 0.54, 0.68))
+    ax.axvspan(*band, color=FAINT, linewidth=0)
+    for y, row in enumerate(rows.values()):
         ax.plot(row, [y] * len(row), "o", color=BLUE, markersize=7, alpha=0.55 if len(row) > 1 else 1.0)
         ax.plot([fmean(row)], [y], "|", color=INK, markersize=16, markeredgewidth=2)
-    _row_axis(ax, names, xlabel)
+    _row_axis(ax, list(rows), xlabel)
     heading(ax, title, note)
     return save(fig, path, plot=True)
 

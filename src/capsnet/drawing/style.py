@@ -72,32 +72,6 @@ def heading(ax: "Axes", title: str, note: str, zoom: float = 1) -> None:
     ax.annotate(note, (0, 1), (0, 9 * zoom), fontsize=SMALL * zoom, color=MUTED, **box)
 
 
-def frame(ax: "Axes", x: float, y: float, w: float, h: float, color: str, width: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    ax.add_patch(Rectangle((x, y), w, h, fill=False, edgecolor=color, linewidth=width))
-
-
-def rgb(colour: str) -> np.ndarray:
-    """A colour such as ``#0072B2`` as three numbers in [0, 1]."""
-    return np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
-
-
-def picture(ax: "Axes", rgb: np.ndarray, x: float, y: float, w: float, h: float) -> None:
-    smooth = "nearest" if w >= rgb.shape[1] else "antialiased"
-    ax.imshow(rgb, extent=(x, x + w, y + h, y), aspect="auto", interpolation=smooth)
-
-
-def class_ticks(ax: "Axes", names: Sequence[str], size: float, cell: float, zoom: float) -> None:
-    turn = 90 if max(map(len, names)) * size * 0.65 > cell else 0  # names that would overlap are rotated
-    ax.set_xticks(range(len(names)), names, fontsize=size, rotation=turn, parse_math=False)
-    ax.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
-    ax.tick_params(colors=INK, length=0, which="both")
-    ax.spines[:].set_color(FAINT)
-    ax.set_xlabel("predicted", fontsize=BODY * zoom, color=MUTED)
-    ax.set_ylabel("true", fontsize=BODY * zoom, color=MUTED)
-
-
 def pixels(images: ArrayLike, ndim: int) -> np.ndarray:
     """Channels last, three of them, in [0, 1]: (..., C, H, W) -> (..., H, W, 3)."""
     pixels = as_array(images)

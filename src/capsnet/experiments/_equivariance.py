@@ -1,8 +1,8 @@
-"""Digits moved in steps: what changes in the vector that represents them, and what a linear map reads off it."""
+"""The measurements of ``equivariance``: digits moved in steps, and the couplings in pictures of several objects."""
 
-from functools import reduce
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,7 +10,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from capsnet.data.augment import warp_images
+from capsnet.data import Shapes
+from capsnet.data.warping import warp_images
+from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
+from capsnet.drawing.plots import COLOURS
+from capsnet.drawing.style import INK, MUTED
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import Model
@@ -53,38 +57,33 @@ def thicken(images: Tensor, amount: float) -> Tensor:
     Grey dilation (or erosion) of the picture as a mosaic of square pixels, by a disc of that radius in quarters of a
     pixel, averaged over the pixels again.
     """
-    radius = round(abs(amount) * FINE)
-    mosaic = F.interpolate(images, scale_factor=FINE, mode="nearest")  # (B, C, FINE H, FINE W)
-    H, W = mosaic.shape[2:]
-    padded = F.pad(mosaic, (radius,) * 4)
-    disc = [(y, x) for y, x in product(range(2 * radius + 1), repeat=2) if np.hypot(y - radius, x - radius) <= radius]
-    windows = (padded[:, :, y : y + H, x : x + W] for y, x in disc)
-    return F.avg_pool2d(reduce(torch.maximum if amount > 0 else torch.minimum, windows), FINE)
+    from scipy.ndimage import grey_dilation, grey_erosion
+
+    reach = round(abs(amount) * FINE)
+    y, x = np.ogrid[-reach : reach + 1, -reach : reach + 1]
+    mosaic = images.numpy().repeat(FINE, axis=2).repeat(FINE, axis=3)  # (B, C, FINE H, FINE W)
+    grow = grey_dilation if amount > 0 else grey_erosion
+    grown = grow(mosaic, footprint=(x**2 + y**2 <= reach**2)[None, None], mode="constant")
+    return F.avg_pool2d(torch.from_numpy(grown), FINE)
 
 
 def vectors(model: Model, images: Tensor, labels: Tensor) -> Tensor:
     """The true class's pose, or for a CNN the input of its last layer. Shapes: (B, ...) -> (B, D)"""
-    device, inputs, result = device_of(model), [], []
+    inputs: list[Tensor] = []
     last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
-    hooks = [module.register_forward_pre_hook(lambda _, given: inputs.append(given[0])) for module in last]
-    try:
-        with evaluating(model):
-            for chunk, label in zip(images.split(BATCH), labels.split(BATCH), strict=True):
-                poses = model(chunk.to(device)).poses
-                result.append(inputs[-1] if poses is None else poses[torch.arange(len(chunk)), label])
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.cat(result).float().cpu()
+    hooks = [module.register_forward_pre_hook(lambda _, args: inputs.append(args[0])) for module in last]
+    with evaluating(model):
+        poses = [model(chunk.to(device_of(model))).poses for chunk in images.split(BATCH)]
+    for hook in hooks:
+        hook.remove()
+    result = torch.cat(inputs if poses[0] is None else poses).float().cpu()
+    return result if poses[0] is None else result[torch.arange(len(labels)), labels]
 
 
 def trajectories(model: Model, images: Tensor, labels: Tensor) -> dict[str, NDArray]:
     """The vector of each digit at each step of each movement: {name: (N, S, D)}."""
-    still = vectors(model, images, labels)
     return {
-        name: torch.stack(
-            [vectors(model, move(images, name, a), labels) if a else still for a in how.amounts], 1
-        ).numpy()
+        name: torch.stack([vectors(model, move(images, name, a), labels) for a in how.amounts], 1).numpy()
         for name, how in MOVEMENTS.items()
     }
 
@@ -94,28 +93,21 @@ def changes(path: NDArray, start: int) -> tuple[NDArray, NDArray]:
 
     Shapes: (N, S, D) -> two of (N, S)
     """
-    path = path.astype(np.float64)
-    lengths = np.linalg.norm(path, axis=-1)  # (N, S)
-    first = lengths[:, start, None]
-    unit = path / np.maximum(lengths, 1e-12)[..., None]
+    lengths = np.linalg.norm(path := path.astype(np.float64), axis=-1)  # (N, S)
+    unit, first = path / np.maximum(lengths, 1e-12)[..., None], lengths[:, start, None]
     # half the angle by its sine and cosine: the arc cosine loses small angles to rounding
-    origin = unit[:, start, None]
-    half = np.arctan2(np.linalg.norm(unit - origin, axis=-1), np.linalg.norm(unit + origin, axis=-1))
-    return abs(lengths - first) / np.maximum(first, 1e-12), np.rad2deg(2 * half)
+    sine, cosine = (np.linalg.norm(unit + sign * unit[:, start, None], axis=-1) for sign in (-1, 1))
+    return abs(lengths - first) / np.maximum(first, 1e-12), np.rad2deg(2 * np.arctan2(sine, cosine))
 
 
 def read_out(
-    train: tuple[NDArray, NDArray],
-    validation: tuple[NDArray, NDArray],
-    test: tuple[NDArray, NDArray],
-    amounts: tuple[float, ...],
-    components: int | None = None,
+    parts: Sequence[tuple[NDArray, NDArray]], amounts: Sequence[float], components: int | None = None
 ) -> dict[str, float]:
     """How well the amount of a movement is a *linear* function of the vector: R^2 on test digits and its 95 % interval.
 
-    A ridge regression for each class; one ``strength`` for all of them, the best on ``validation``. With
+    A ridge regression for each class; one ``strength`` for all of them, the best on validation digits. With
     ``components``, each class's vectors are first reduced to that many principal components of its training digits.
-    Shapes: each part is paths (N, S, D) and classes (N,)
+    Shapes: the parts (training, validation, test) are each paths (N, S, D) and classes (N,)
     """
 
     def rows(part: tuple[NDArray, NDArray], label: int) -> NDArray:  # every step of the digits of a class: (n * S, D)
@@ -123,11 +115,11 @@ def read_out(
 
     goal = np.asarray(amounts, dtype=np.float64)
     wrong: list[list[NDArray]] = [[], []]  # of validation and test: squared errors (strengths, digits) of each class
-    for label in np.unique(train[1]):
-        x = rows(train, label)
+    for label in np.unique(parts[0][1]):
+        x = rows(parts[0], label)
         centre = x.mean(axis=0)
         weights = ridge(x - centre, np.tile(goal - goal.mean(), len(x) // len(goal)), components)  # (A, D)
-        for errors, part in zip(wrong, (validation, test), strict=True):
+        for errors, part in zip(wrong, parts[1:], strict=True):
             guess = (rows(part, label) - centre) @ weights.T + goal.mean()  # (n * S, A)
             errors.append(((guess.reshape(-1, len(goal), len(STRENGTHS)) - goal[:, None]) ** 2).sum(axis=1).T)
     best = int(np.concatenate(wrong[0], axis=1).sum(axis=1).argmin())
@@ -143,7 +135,115 @@ def ridge(x: NDArray, y: NDArray, components: int | None = None) -> NDArray:
     Shapes: (n, D), (n,) -> (A, D)
     """
     values, basis = np.linalg.eigh(x.T @ x)  # ascending
-    largest = slice(-components if components is not None and components < len(values) else 0, None)
-    values, basis = np.maximum(values[largest], 0.0), basis[:, largest]
+    first = -(components or len(values))
+    values, basis = np.maximum(values[first:], 0.0), basis[:, first:]
     scale = max(float(values.mean()), 1e-300)
     return (basis.T @ (x.T @ y)) / (values + scale * np.array(STRENGTHS)[:, None]) @ basis.T
+
+
+class Crowd(NamedTuple):
+    """What a CapsNet did with pictures of several objects, child by child (I = H' * W' * types)."""
+
+    images: NDArray  # (B, C, H, W)
+    couplings: NDArray  # (R, B, I, J)
+    presence: NDArray  # (B, I): the children's lengths, or their presence where it is a number apart
+    owner: NDArray  # (B, I): the object on whose ink a child's receptive field is centred, -1 for none
+    classes: NDArray  # (B, K): the objects' classes
+    lengths: NDArray  # (B, J)
+    centres: NDArray  # (2, I): row and column of the middle of the children's receptive fields
+
+
+def child_centres(model: Model) -> NDArray:
+    """The pixels at the middle of the children's receptive fields, in their order (y, x, type). -> (2, I)"""
+    field, grid = model.receptive_field, model.grid
+    assert field is not None and grid is not None  # noqa: PT018
+    return field.start + (field.size - 1) // 2 + field.stride * np.indices(grid).reshape(3, -1)[:2]
+
+
+def route_crowd(model: Model, shapes: Shapes, index: NDArray) -> Crowd:
+    """Forward some pictures with a trace."""
+    images, truth, parts = shapes.batch(index).images, shapes.truth(index), []
+    with evaluating(model):
+        for chunk in images.to(device_of(model)).split(50):
+            output, (pose, act) = model(chunk, trace=True), model.forward_features(chunk)
+            presence = pose.norm(dim=-1) if act is None else act
+            parts.append((output.trace.couplings.cpu(), presence.cpu()[None], output.lengths.cpu()[None]))
+    couplings, presence, lengths = (torch.cat(part, dim=1).numpy() for part in zip(*parts, strict=True))
+    centres = child_centres(model)
+    owner = truth.owner[:, centres[0], centres[1]]
+    return Crowd(images.numpy(), couplings, presence[0], owner, truth.classes, lengths[0], centres)
+
+
+def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
+    """Mean coupling of the children on each object, weighted by presence: to its own class, to the other classes that
+    are present (``others``), to those that are ``absent``. NaN where no child is centred on the object.
+
+    Shapes: couplings (R, B, I, J), presence and owner (B, I), classes (B, K) -> each (R, B, K)
+    """
+    K, J = classes.shape[1], couplings.shape[-1]
+    weight = (owner[:, None, :] == np.arange(K)[:, None]) * presence[:, None, :].astype(np.float64)  # (B, K, I)
+    total = weight.sum(axis=-1, keepdims=True)
+    mass = np.einsum("bki,rbij->rbkj", weight / np.where(total > 0, total, np.nan), couplings)  # (R, B, K, J)
+    mine = classes[:, :, None] == np.arange(J)  # (B, K, J)
+    present = mine.any(axis=1, keepdims=True)
+    groups = {"own": mine, "others": present & ~mine, "absent": ~present}
+    result = {}
+    for name, which in groups.items():  # each (B, K or 1, J)
+        result[name] = (mass * which).sum(axis=-1) / np.where(which.any(axis=-1), which.sum(axis=-1), np.nan)
+    return result
+
+
+def averaged(share: NDArray) -> tuple[list[float], list[float]]:
+    """Mean over pictures and half the width of its 95 % interval, per iteration. Shapes: (R, B, K) -> two of R
+
+    Objects of one picture are averaged first: they are not independent of each other.
+    """
+    means = np.nanmean(share[:, np.isfinite(share).any(axis=-1).all(axis=0)], axis=-1)  # (R, pictures)
+    n = means.shape[1]
+    if not n:
+        return [float("nan")] * len(share), [0.0] * len(share)
+    spread = means.std(axis=1, ddof=1) if n > 1 else np.zeros(len(means))
+    return means.mean(axis=1).tolist(), (1.96 * spread / n**0.5).tolist()
+
+
+def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:
+    """What children on an object are coupled to, per iteration, with the half-widths of the intervals."""
+    crowd = route_crowd(model, shapes, index)
+    share = coupling_share(crowd.couplings, crowd.presence, crowd.owner, crowd.classes)
+    ahead = share["own"] - share["others"]
+    result: dict[str, Any] = {"chance": 1 / crowd.couplings.shape[-1], "pictures": len(crowd.images)}
+    for name, values in (share | {"own minus others": ahead}).items():
+        result[name], result[f"{name} interval"] = averaged(values)
+    ahead = ahead[:, np.isfinite(share["own"]).all(axis=0)]  # (R, objects)
+    above = np.where(abs(ahead) < 1e-6, 0.5, ahead > 0).mean(axis=1).tolist()
+    return result | {"children on a whole": float(np.mean(crowd.owner >= 0)), "own above other": above}
+
+
+def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
+    """A row per class, a column per picture: what its children see, coloured by their coupling, over the picture."""
+    from matplotlib.colors import to_rgb
+
+    (B, _, H, W), J = crowd.images.shape, crowd.couplings.shape[-1]
+    y, x = (np.unique(axis) for axis in crowd.centres)  # of the children's grid, in pixels
+    presence = crowd.presence.reshape(B, len(y), len(x), -1)  # (B, H', W', types)
+    mass = (crowd.couplings[-1].reshape(*presence.shape, J) * presence[..., None]).sum(axis=3)  # (B, H', W', J)
+    present = presence.sum(axis=3, keepdims=True)
+    above = np.clip(mass / np.maximum(present, 1e-12) - 1 / J, 0, None)
+    strength = np.zeros((B, H, W, J))
+    strength[:, y[:, None], x] = above / above.max() * present / present.max(axis=(1, 2), keepdims=True)
+    for axis in (1, 2):  # a child's square is as wide as the stride
+        strength = np.maximum(strength, np.roll(strength, 1, axis))
+    rows = [Row([Cell(image) for image in crowd.images], "picture")]
+    for j, name in enumerate(names):
+        cells = []
+        for n, image in enumerate(crowd.images):
+            mark, length = strength[n, ..., j], f"{crowd.lengths[n, j]:.2f}"
+            tinted = (1 - 0.28 * image) * (1 - mark) + np.array(to_rgb(COLOURS[j]))[:, None, None] * mark
+            if j in crowd.classes[n]:
+                cells.append(Cell(tinted, [Words(length, INK, bold=True)], COLOURS[j]))
+            else:
+                cells.append(Cell(tinted, [Words(f"absent, {length}", MUTED)]))
+        rows.append(Row(cells, f"to the\n{name}"))
+    note = f"coupling above an even split, last iteration (full colour: {100 * above.max():.0f} points above it), "
+    note += "times the presence of the children; number: the capsule's length"
+    return picture_rows(path, rows, "Which parts go to which whole", note, size=240, gap=12)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 
 from capsnet import data
+from capsnet.experiments._nets import training_step
 from capsnet.experiments.lab import Lab, fingerprint, resolved
-from capsnet.inference import pick_device
-from capsnet.training import Run, TrainConfig, build, loss_inputs
+from capsnet.training import Run, TrainConfig
 
 STEPS = 2  # timed, after one to warm up
 
@@ -33,25 +33,20 @@ def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
         size = min(len(training), config.limit or len(training))
         kind = fingerprint({"m": config.model, "o": config.create_options(), "d": config.data, "b": config.batch_size})
         if kind not in pace:
-            pace[kind] = seconds_per_image(config, training, device)
+            pace[kind] = seconds_per_image(config, device)
         total += config.epochs * size * pace[kind]
     return total
 
 
-def seconds_per_image(config: TrainConfig, training: data.Dataset, device: str) -> float:
+def seconds_per_image(config: TrainConfig, device: str) -> float:
     """Forward and backward of a few batches; the optimiser, validation and checkpoints cost little beside them."""
-    model = build(config, training).to(pick_device(device))
-    batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = loss_inputs(batch, model)
-    started = 0.0
-    for step in range(STEPS + 1):
-        if step == 1:
-            started = time.perf_counter()
-        loss = model.loss(model(images, labels=labels), targets, wanted).total
-        loss.backward()
+    step = training_step(config, device)
+    size, started = step(), time.perf_counter()
+    for _ in range(STEPS):
+        step()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-    return (time.perf_counter() - started) / (STEPS * len(images))
+    return (time.perf_counter() - started) / (STEPS * size)
 
 
 def duration(seconds: float) -> str:

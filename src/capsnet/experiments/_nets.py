@@ -7,14 +7,15 @@
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from capsnet import data
 from capsnet.data import Augment
 from capsnet.experiments.lab import BUNDLED, Lab
+from capsnet.inference import pick_device
 from capsnet.models import create_model
-from capsnet.training import TrainConfig
+from capsnet.training import TrainConfig, build, loss_inputs
 
 TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
 TINY_CNN = {"channels": [8, 16, 16], "widths": [32]}
@@ -67,11 +68,33 @@ def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, cha
     return dataclasses.replace(base, recipe=model, model=model, model_options=options, seed=seed, **settings)
 
 
+def training_step(config: TrainConfig, device: str = "cpu") -> Callable[[], int]:
+    """A function that computes a batch forward and backward and returns its size, for measuring time or memory."""
+    training = data.load(config.data, config.train_on)
+    model = build(config, training).to(pick_device(device))
+    batch = training.batch(range(min(config.batch_size, len(training))))
+    images, labels, targets, wanted, _ = loss_inputs(batch, model)
+
+    def step() -> int:
+        model.loss(model(images, labels=labels), targets, wanted).total.backward()
+        return len(images)
+
+    return step
+
+
 def parameters(config: TrainConfig) -> int:
     """The number of parameters of a configuration's network."""
     split = data.load(config.data, "validation" if "validation" in data.splits_of(config.data) else "test")
     sizes = {"image_size": split.image_size, "in_channels": split.channels, "num_classes": split.num_classes}
     return create_model(config.model, **(sizes | config.create_options())).num_parameters()
+
+
+def sizes(best: TrainConfig, cnn: TrainConfig) -> tuple[dict[str, int], str]:
+    """Parameters of a CapsNet with and without its decoder, which serves training only, and of a CNN; and in words."""
+    named = {"capsnet": best, "bare": dataclasses.replace(best, decoder=False), "cnn": cnn}
+    count = {name: parameters(config) for name, config in named.items()}
+    words = f"CapsNet {count['capsnet']:,} parameters ({count['bare']:,} without its decoder), CNN {count['cnn']:,}"
+    return count, words
 
 
 def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:

@@ -11,9 +11,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from capsnet import data
 from capsnet._plugins import load_plugins
-from capsnet.training import build, check_config, loss_inputs
+from capsnet.experiments._nets import training_step
+from capsnet.training import check_config
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -26,24 +26,16 @@ def kilobytes(what: str) -> int:
     return int(match[1]) if match else 0
 
 
-def reset_peak() -> None:
-    """Reset the peak, where Linux allows it: loading the data has a peak larger than that of many steps."""
-    if CLEAR.exists():
-        CLEAR.write_text("5")
-
-
 def main() -> None:
     load_plugins()
     for module in sys.argv[1:]:
         import_module(module)
     config = check_config(json.loads(sys.stdin.read()))
-    training = data.load(config.data, config.train_on)
-    model = build(config, training)
-    batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = loss_inputs(batch, model)
-    reset_peak()
+    step = training_step(config)
+    if CLEAR.exists():  # reset the peak, where Linux allows it: loading the data has a larger one than many steps
+        CLEAR.write_text("5")
     before = kilobytes("VmRSS")
-    model.loss(model(images, labels=labels), targets, wanted).total.backward()
+    step()
     sys.stdout.write(f"{(kilobytes('VmHWM') - before) / 1024:.1f}")
 
 

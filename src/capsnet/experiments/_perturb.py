@@ -1,4 +1,8 @@
-"""The measurements of ``perturb``: what each dimension of a class capsule does to the decoded digit."""
+"""The measurements of ``perturb``: strokes, and what each dimension of a class capsule does to them.
+
+Everything is weighted by the ink: there is no threshold, so a decoder's soft greys count by their value, and a small
+change of the picture is a small change of the number. A uniform change of brightness changes ``area`` alone.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,16 +10,60 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from capsnet import data
-from capsnet.data import Dataset
-from capsnet.experiments._strokes import PROPERTIES, measure
+from capsnet.data import Dataset, stroke_width
 from capsnet.experiments.lab import device_of
 from capsnet.inference import OFFSETS, evaluating, sweep_dimensions
 from capsnet.models import Model
 
+NAMES = ("thickness", "area", "slant", "width", "height", "x position", "y position")
+PROPERTIES = dict(zip(NAMES, ("px", "px²", "°", *["px"] * 4), strict=True))
+"""Names and units. A positive slant leans to the right; the y position counts downwards, as rows do."""
+TAIL = 0.05  # of the ink on either side that an extent leaves out
 STEADY = 0.8  # |r| from which a dimension may be said to move a property
 STANDS_OUT = 1.5  # effect, in root mean squares over the class's dimensions, from which it is named after it
+
+
+def measure(pictures: Tensor) -> Tensor:
+    """The properties of each picture, in the order of PROPERTIES. Shapes: (..., H, W), ink in [0, 1] -> (..., P)
+
+    A picture without any ink has zero of everything.
+    """
+    if pictures.ndim < 2 or not pictures.is_floating_point():
+        raise ValueError(f"pictures must be floats (..., H, W), got {pictures.dtype} of shape {tuple(pictures.shape)}")
+    ink = pictures.double()
+    H, W = ink.shape[-2:]
+    area = ink.sum(dim=(-2, -1))
+    some = area.clamp_min(1e-9)
+    columns, rows = ink.sum(dim=-2), ink.sum(dim=-1)  # (..., W), (..., H)
+    across = torch.arange(W, dtype=ink.dtype, device=ink.device) - (W - 1) / 2  # from the picture's middle
+    down = torch.arange(H, dtype=ink.dtype, device=ink.device) - (H - 1) / 2
+    x, y = (columns * across).sum(-1) / some, (rows * down).sum(-1) / some
+    dx, dy = across - x[..., None], down - y[..., None]  # (..., W), (..., H)
+    skew = torch.einsum("...hw,...h,...w->...", ink, dy, dx)
+    tall = (rows * dy.square()).sum(-1)
+    slant = torch.rad2deg(torch.atan2(-skew, tall))  # rows count downwards, so leaning right is a negative skew
+    return torch.stack([stroke_width(ink), area, slant, extent(columns), extent(rows), x, y], dim=-1)
+
+
+def extent(profile: Tensor) -> Tensor:
+    """How long a profile of ink is, in pixels: a uniform one of n pixels has n. (..., N) -> (...)
+
+    From the quantile TAIL to 1 - TAIL, interpolated within pixels and scaled up for what was left out.
+    """
+    N = profile.shape[-1]
+    total = profile.sum(-1, keepdim=True).clamp_min(1e-9)
+    reached = pad((profile / total).cumsum(-1), (1, 0))  # (..., N + 1): the share left of each pixel border
+
+    def quantile(share: float) -> Tensor:
+        after = (reached < share).sum(-1, keepdim=True).clamp(1, N)  # the border by which it is reached
+        low, high = reached.gather(-1, after - 1), reached.gather(-1, after)
+        return (after - 1 + (share - low) / (high - low).clamp_min(1e-9)).squeeze(-1)
+
+    length = (quantile(1 - TAIL) - quantile(TAIL)) / (1 - 2 * TAIL)
+    return torch.where(profile.sum(-1) > 1e-9, length, torch.zeros_like(length))
 
 
 class Effects(NamedTuple):
@@ -44,7 +92,7 @@ class Effects(NamedTuple):
     def names(self, dim: int) -> list[str]:
         """The properties that a dimension is named after, strongest first."""
         order = np.argsort(-np.abs(self.strength[dim]))
-        return [PROPERTIES[p].name for p in order if self.named[dim, p]]
+        return [NAMES[p] for p in order if self.named[dim, p]]
 
     def best(self, p: int) -> int:
         """The dimension for a property: the strongest of the steady ones, or if none is steady the steadiest."""

@@ -64,72 +64,46 @@ def group_style(group: int, J: int) -> tuple[str, str]:
     return (COLOURS[group % len(COLOURS)], MARKERS[group % len(MARKERS)]) if group < J else ("#8A8A8A", "X")
 
 
-class Plane:
-    """One parent's plane. It is drawn once and then changed: an animation would take minutes otherwise."""
+def draw_plane(ax: "Axes", scene: Scene, j: int, moment: Moment, size: float = 1.0, agreeing: float = 0.0) -> None:
+    """One parent's plane; ``agreeing`` in [0, 1] draws rays to the votes along the pose."""
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Circle, FancyArrowPatch
 
-    def __init__(self, ax: "Axes", scene: Scene, j: int, size: float = 1.0) -> None:
-        from matplotlib.collections import LineCollection
-        from matplotlib.patches import Circle, FancyArrowPatch
-
-        reach = 1.08 * max(1.0, float(np.abs(scene.votes).max()))
-        self.votes, self.size, self.colour = scene.votes[:, j], size, COLOURS[j % len(COLOURS)]
-        ax.set(xlim=(-reach, reach), ylim=(-reach, (2 * HEAD - 1) * reach), aspect="equal", xticks=[], yticks=[])
-        ax.spines[:].set_color(FAINT)
-        ax.add_patch(Circle((0, 0), 1, facecolor="#F5F5F5", edgecolor="#BBBBBB", linewidth=1.1 * size, zorder=0))
-        ax.plot([0], [0], "+", color="#BBBBBB", markersize=6 * size, zorder=1)
-        self.rays = LineCollection([], zorder=2)
-        ax.add_collection(self.rays)
-        self.dots = []
-        for group in sorted(set(scene.groups)):
-            members = np.flatnonzero(np.asarray(scene.groups) == group)
-            colour, marker = group_style(group, len(scene.parents))
-            x, y = self.votes[members].T
-            shape: dict[str, Any] = {"marker": marker, "linewidths": 0.8 * size, "zorder": 3, "s": 26 * size**2}
-            ax.scatter(x, y, facecolors="none", edgecolors=colour, alpha=0.35, **shape)
-            self.dots.append((members, colour, ax.scatter(x, y, edgecolors="white", **shape)))
-        self.arrow = FancyArrowPatch((0, 0), (0.01, 0), mutation_scale=15 * size, linewidth=0, zorder=4)
-        self.arrow.set(arrowstyle="simple,head_length=0.9,head_width=0.85,tail_width=0.3", color=INK)
-        ax.add_patch(self.arrow)
-        line: dict[str, Any] = {"transform": ax.transAxes, "parse_math": False, "va": "top"}
-        ax.text(0.035, 0.97, scene.parents[j], fontsize=11 * size, weight="bold", color=self.colour, **line)
-        self.number = ax.text(0.965, 0.97, "", fontsize=10.5 * size, color=INK, ha="right", **line)
-
-    def show(self, coupling: np.ndarray, pose: np.ndarray, activation: float, agreeing: float = 0.0) -> None:
-        """Show a coupling (I,) and a pose (2,); ``agreeing`` in [0, 1] draws rays to the votes along the pose."""
-        from matplotlib.colors import to_rgba
-
-        for members, colour, dots in self.dots:
-            share = coupling[members].clip(0, 1)
-            dots.set_sizes((14 + 130 * share) * self.size**2)
-            dots.set_facecolor([to_rgba(colour, 0.06 + 0.94 * s) for s in share])
-        length = float(np.linalg.norm(pose))
-        self.arrow.set_positions((0, 0), tuple(pose if length > 1e-3 else (1e-3, 0)))
-        self.arrow.set_mutation_scale(15 * self.size * min(1.0, 0.25 + 1.5 * length))
-        self.arrow.set_visible(length > 0.015)
-        gain = (self.votes @ pose).clip(0, 1) * agreeing
-        self.rays.set_segments([(pose, vote) for vote in self.votes])
-        self.rays.set(color=[to_rgba(self.colour, 0.75 * g) for g in gain], linewidth=1.3 * self.size)
-        self.number.set_text(f"length {activation:.2f}")
+    votes, pose, own = scene.votes[:, j], moment.poses[j], COLOURS[j % len(COLOURS)]
+    reach = 1.08 * max(1.0, float(np.abs(scene.votes).max()))
+    ax.set(xlim=(-reach, reach), ylim=(-reach, (2 * HEAD - 1) * reach), aspect="equal", xticks=[], yticks=[])
+    ax.spines[:].set_color(FAINT)
+    ax.add_patch(Circle((0, 0), 1, facecolor="#F5F5F5", edgecolor="#BBBBBB", linewidth=1.1 * size, zorder=0))
+    ax.plot([0], [0], "+", color="#BBBBBB", markersize=6 * size, zorder=1)
+    for vote, gain in zip(votes, (votes @ pose).clip(0, 1) * agreeing, strict=True):
+        ax.plot(*zip(pose, vote, strict=True), color=own, alpha=0.75 * gain, linewidth=1.3 * size, zorder=2)
+    for group in sorted(set(scene.groups)):
+        members = np.flatnonzero(np.asarray(scene.groups) == group)
+        colour, marker = group_style(group, len(scene.parents))
+        (x, y), share = votes[members].T, moment.couplings[members, j].clip(0, 1)
+        shape: dict[str, Any] = {"marker": marker, "linewidths": 0.8 * size, "zorder": 3}
+        ax.scatter(x, y, 26 * size**2, facecolors="none", edgecolors=colour, alpha=0.35, **shape)
+        faces = [to_rgba(colour, 0.06 + 0.94 * s) for s in share]
+        ax.scatter(x, y, (14 + 130 * share) * size**2, faces, edgecolors="white", **shape)
+    if (length := float(np.linalg.norm(pose))) > 0.015:
+        head = {"arrowstyle": "simple,head_length=0.9,head_width=0.85,tail_width=0.3", "linewidth": 0, "zorder": 4}
+        scale = 15 * size * min(1.0, 0.25 + 1.5 * length)
+        ax.add_patch(FancyArrowPatch((0, 0), tuple(pose), mutation_scale=scale, color=INK, **head))
+    place: dict[str, Any] = {"transform": ax.transAxes, "va": "top"}
+    text(ax, 0.035, 0.97, scene.parents[j], 11 * size, own, weight="bold", **place)
+    text(ax, 0.965, 0.97, f"length {moment.activations[j]:.2f}", 10.5 * size, ha="right", **place)
 
 
-class Shares:
+def draw_shares(ax: "Axes", scene: Scene, couplings: np.ndarray) -> None:
     """How each child is divided: a column per child, stacked from the first parent up."""
-
-    def __init__(self, ax: "Axes", scene: Scene) -> None:
-        I, J = scene.votes.shape[:2]
-        self.bars = [ax.bar(range(I), np.ones(I), 0.8, color=COLOURS[j % len(COLOURS)], linewidth=0) for j in range(J)]
-        ax.set(xlim=(-0.7, I - 0.3), ylim=(0, 1), xticks=[], yticks=[])
-        ax.spines[:].set_visible(False)
-        for child, group in enumerate(scene.groups):
-            colour, marker = group_style(group, J)
-            ax.plot([child], [-0.09], marker, color=colour, markersize=4, clip_on=False)
-
-    def show(self, couplings: np.ndarray) -> None:
-        base = np.zeros(len(couplings))
-        for j, bars in enumerate(self.bars):
-            for bar, height, bottom in zip(bars, couplings[:, j], base, strict=True):
-                bar.set(height=height, y=bottom)
-            base = base + couplings[:, j]
+    I, J = couplings.shape
+    for j, below in enumerate(couplings.cumsum(axis=1).T - couplings.T):
+        ax.bar(range(I), couplings[:, j], 0.8, below, color=COLOURS[j % len(COLOURS)], linewidth=0)
+    for child, group in enumerate(scene.groups):
+        colour, marker = group_style(group, J)
+        ax.plot([child], [-0.09], marker, color=colour, markersize=4, clip_on=False)
+    ax.set(xlim=(-0.7, I - 0.3), ylim=(0, 1), xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
 
 
 class Page:
@@ -157,9 +131,8 @@ def draw_strip(path: str | Path, scene: Scene, columns: Sequence[Moment], title:
         x, y = 0.2 + n * (side + gap), head + J * (tall + gap)
         text(page.ax, x + side / 2, head - 0.06, moment.label, 11.5, ha="center", va="bottom")
         for j in range(J):
-            plane = Plane(page.place(x, head + j * (tall + gap), side, tall), scene, j)
-            plane.show(moment.couplings[:, j], moment.poses[j], moment.activations[j])
-        Shares(page.place(x, y, side, low), scene).show(moment.couplings)
+            draw_plane(page.place(x, head + j * (tall + gap), side, tall), scene, j, moment)
+        draw_shares(page.place(x, y, side, low), scene, moment.couplings)
         words = f"undecided: {moment.undecided:.2f}"
         text(page.ax, x + side / 2, y + low + 0.16, words, 10.5, MUTED, ha="center", va="top")
     return save(page.fig, path)
@@ -207,8 +180,8 @@ def draw_animation(
     """A looping GIF of the iterations. ``steps`` are the routing's three lines: couple, sum, agree."""
     from PIL import Image
 
-    stage, played = Stage(scene, history, title, note, steps), list(frames(history, tween))
-    pictures = [stage.render(frame) for frame in played]
+    played = list(frames(history, tween))
+    pictures = [draw_frame(scene, history, frame, title, note, steps) for frame in played]
     # one palette for all frames, or colours would flicker; what is nearly white becomes white, as the page is
     sheet = np.concatenate([np.asarray(pictures[k]) for k in (0, len(pictures) // 2, -1)])
     palette = Image.fromarray(sheet).quantize(128, dither=Image.Dither.NONE)
@@ -222,48 +195,37 @@ def draw_animation(
     return write_atomically(Path(path), out.getvalue())
 
 
-class Stage:
-    """The page of the animation: parents above, couplings, entropy and the procedure below."""
+def draw_frame(
+    scene: Scene, history: Sequence[Moment], frame: Frame, title: str, note: str, steps: Sequence[str]
+) -> "Image":
+    """A page of the animation: parents above; couplings, entropy and the procedure below."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
 
-    def __init__(self, scene: Scene, history: Sequence[Moment], title: str, note: str, steps: Sequence[str]) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        self.history = history
-        J, side, head = len(scene.parents), 2.85, 0.86
-        tall = HEAD * side
-        wide, high = J * (side + 0.12) + 0.28, head + tall + 2.05
-        page = Page(wide, high, title, note)
-        page.fig.set_dpi(100)
-        self.canvas = FigureCanvasAgg(page.fig)
-        self.count = page.ax.text(wide - 0.2, 0.18, "", fontsize=13, color=INK, ha="right", va="top")
-        places = [page.place(0.2 + j * (side + 0.12), head, side, tall) for j in range(J)]
-        self.planes = [Plane(ax, scene, j, 1.3) for j, ax in enumerate(places)]
-        y, split = head + tall + 0.4, 0.62 * wide
-        words = "how each child is divided among the parents (couplings)"
-        text(page.ax, 0.2, y - 0.1, words, 10.5, MUTED, va="bottom")
-        self.shares = Shares(page.place(0.2, y, split - 0.5, 0.85), scene)
-        text(page.ax, split, y - 0.1, "how undecided the children are (1 to 0)", 10.5, MUTED, va="bottom")
-        ax = page.place(split + 0.1, y, wide - split - 0.4, 0.9)
-        ax.set(xlim=(-0.2, len(history) - 0.8), ylim=(0, 1.2), xticks=[], yticks=[])
-        ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.spines["bottom"].set_color(MUTED)
-        (self.curve,) = ax.plot([], [], "-o", color=INK, linewidth=2, markersize=6, clip_on=False)
-        self.value = ax.text(0, 0, "", fontsize=10.5, color=INK, ha="left", va="bottom")
-        at, line = (0.2, 0.2 + 0.335 * wide, 0.2 + 0.715 * wide), {"fontsize": 10.5, "parse_math": False}
-        self.lines = [page.ax.text(x, high - 0.2, step, **line) for x, step in zip(at, steps, strict=True)]
-
-    def render(self, frame: Frame) -> "Image":
-        from PIL import Image
-
-        couplings, poses, activations, *_ = frame.moment
-        for j, plane in enumerate(self.planes):
-            plane.show(couplings[:, j], poses[j], activations[j], frame.agreeing)
-        self.shares.show(couplings)
-        self.count.set_text(f"{self.history[frame.iteration].label} of {len(self.history)}")
-        seen = [moment.undecided for moment in self.history[: frame.iteration + 1]]
-        self.curve.set_data(range(len(seen)), seen)
-        self.value.set(position=(len(seen) - 0.93, seen[-1] + 0.06), text=f"{seen[-1]:.2f}")
-        for n, line in enumerate(self.lines):
-            line.set(color=INK if n == frame.step else "#A8A8A8")
-        self.canvas.draw()
-        return Image.fromarray(np.asarray(self.canvas.buffer_rgba())).convert("RGB")
+    J, side, head = len(scene.parents), 2.85, 0.86
+    tall = HEAD * side
+    wide, high = J * (side + 0.12) + 0.28, head + tall + 2.05
+    y, split = head + tall + 0.4, 0.62 * wide
+    page = Page(wide, high, title, note)
+    count = f"{history[frame.iteration].label} of {len(history)}"
+    text(page.ax, wide - 0.2, 0.18, count, 13, ha="right", va="top")
+    for j in range(J):
+        place = page.place(0.2 + j * (side + 0.12), head, side, tall)
+        draw_plane(place, scene, j, frame.moment, 1.3, frame.agreeing)
+    words = "how each child is divided among the parents (couplings)", "how undecided the children are (1 to 0)"
+    text(page.ax, 0.2, y - 0.1, words[0], 10.5, MUTED, va="bottom")
+    text(page.ax, split, y - 0.1, words[1], 10.5, MUTED, va="bottom")
+    draw_shares(page.place(0.2, y, split - 0.5, 0.85), scene, frame.moment.couplings)
+    ax = page.place(split + 0.1, y, wide - split - 0.4, 0.9)
+    ax.set(xlim=(-0.2, len(history) - 0.8), ylim=(0, 1.2), xticks=[], yticks=[])
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(MUTED)
+    seen = [moment.undecided for moment in history[: frame.iteration + 1]]
+    ax.plot(seen, "-o", color=INK, linewidth=2, markersize=6, clip_on=False)
+    text(ax, len(seen) - 0.93, seen[-1] + 0.06, f"{seen[-1]:.2f}", 10.5, ha="left", va="bottom")
+    for n, (x, step) in enumerate(zip((0, 0.335, 0.715), steps, strict=True)):
+        text(page.ax, 0.2 + x * wide, high - 0.2, step, 10.5, INK if n == frame.step else "#A8A8A8")
+    page.fig.set_dpi(100)
+    canvas = FigureCanvasAgg(page.fig)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

@@ -83,13 +83,11 @@ def run(lab: Lab) -> Report:
     ]
     figure = ranked(
         lab.figure("ablation.png"),
-        order,
-        [errors[name] for name in order],
+        {name: errors[name] for name in order},
         "One change at a time: validation error",
         f"MNIST, {lab.budget} budget; grey: one standard deviation of chance around the paper's text",
         "validation error, %",
-        middle=text,
-        noise=noise,
+        (text - noise, text + noise),
     )
     report.draw(figure, "Validation error of each variant, the paper's text marked by the band.")
     return report

@@ -99,10 +99,8 @@ def run(lab: Lab) -> Report:
         report.raw[name] = facts | {"test error": error.values, "validation": [t.validation for t in trained]}
     describe(report)
     report.findings += at_chance(report.measures, data.load(base_of(lab).data, "validation"))
-    curves = []
-    for name in contenders(lab):
-        if tested := report.raw[name]["test iterations"]:
-            curves.append(Line(name, [int(r) for r in tested], list(tested.values())))
+    tested = {name: facts["test iterations"] for name, facts in report.raw.items() if facts["test iterations"]}
+    curves = [Line(name, [int(r) for r in errors], list(errors.values())) for name, errors in tested.items()]
     if curves:
         figure = lines(
             lab.figure("iterations.png"),
@@ -188,11 +186,8 @@ def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, fl
     layers: list[Any] = list(trained.model.routed_layers().values())
     if not all(layer.routing.iterates for layer in layers):
         return {}
-    errors = {}
-    for iterations in TEST_ITERATIONS:
-        tested = evaluate(models.reroute(trained.model, iterations=iterations), validation)
-        errors[str(iterations)] = 100 * (1 - tested.accuracy.value)
-    return errors
+    tested = {str(r): evaluate(models.reroute(trained.model, iterations=r), validation) for r in TEST_ITERATIONS}
+    return {r: 100 * (1 - one.accuracy.value) for r, one in tested.items()}
 
 
 def peak_megabytes(config: TrainConfig, *modules: str) -> float:

@@ -11,8 +11,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -20,6 +19,7 @@ import torch
 
 from capsnet import _version
 from capsnet._files import write_atomically
+from capsnet.inference import pick_device
 from capsnet.models import Model
 from capsnet.training import Run, TrainConfig, read_config, recorded, train
 from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS
@@ -111,23 +111,30 @@ class Lab:
             shutil.rmtree(folder, ignore_errors=True)
         self._cleared.add(folder)
         if not Run(folder).finished:
-            spent = folder / "seconds.json"
             log.info("training %s on %s, seed %d", config.recipe, config.data, config.seed)
-            started = time.perf_counter()
-            with self._timed(spent):
+            spent, started = folder / "seconds.json", time.perf_counter()
+            before = _read(spent)["seconds"] if spent.is_file() else 0.0  # an interrupted run is continued
+            try:
                 train(config, out=folder, resume="auto", device=self.device, figures=self.budget != "smoke")
-            self._now += time.perf_counter() - started
+            finally:
+                took = time.perf_counter() - started
+                self._now += took
+                if folder.is_dir():
+                    write_atomically(spent, json.dumps({"seconds": round(before + took, 2)}) + "\n")
         assert read_config(folder / CONFIG) == config
         self.seconds += _read(folder / "seconds.json")["seconds"]
         self.machines.add(machine(_read(folder / ENV)))
         results = _read(folder / RESULTS)
         epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
-        return Trained(load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
+        return Trained(self._load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
+
+    def _load(self, source: str | Path) -> Model:
+        return load(source).to(pick_device(self.device))
 
     def _load_bundled(self, config: TrainConfig) -> Trained:
         """The bundled network for this task; its test metrics are those of its card."""
         name = BUNDLED[config.data, config.model]
-        model = load(name)
+        model = self._load(name)
         card = model.card
         self.bundled[name] = identity(resolve(name))
         self.machines.add(machine(card["origin"] | {"device": "cpu"}))
@@ -154,18 +161,6 @@ class Lab:
     def total_seconds(self, elapsed: float) -> float:
         """All the work, after ``elapsed`` seconds in this process; what was read counts as long as it once took."""
         return self.seconds + max(0.0, elapsed - self._now)
-
-    @contextmanager
-    def _timed(self, path: Path) -> Iterator[None]:
-        """Add up the time of a run over interruptions."""
-        before = _read(path)["seconds"] if path.is_file() else 0.0
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            if path.parent.is_dir():
-                total = before + time.perf_counter() - started
-                write_atomically(path, json.dumps({"seconds": round(total, 2)}) + "\n")
 
 
 def resolved(config: TrainConfig) -> TrainConfig:

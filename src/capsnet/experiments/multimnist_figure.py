@@ -34,7 +34,7 @@ from capsnet.metrics import difference, top_k
 from capsnet.models import Model
 from capsnet.training import TrainConfig
 
-RIGHT, ABSENT, WRONG = 6, 4, 4  # pairs of each kind
+KINDS = {"true": "decoding the true classes", "absent": "decoding an absent class", "black": "a black picture"}
 TIGHT = "tight boxes"
 SQUARES = {"20x20 boxes": 20, "28x28 frames": 28}  # the box that bounds a digit of MNIST, and the picture it comes in
 FIRST, SECOND = np.array([0.0, 0.45, 1.0]), np.array([1.0, 0.55, 0.0])
@@ -83,8 +83,7 @@ def take_apart(model: Model, pairs: Pairs, count: int) -> dict[str, Any]:
     Errors are squared differences summed over a digit's picture, as in the loss, averaged over the digits. ``black`` is
     the error of drawing nothing, for scale.
     """
-    sums = {"true": 0.0, "absent": 0.0, "black": 0.0}
-    right: list[bool] = []
+    sums, right = np.zeros(3), []
     for start in range(0, count, 250):
         batch = pairs.batch(np.arange(start, min(start + 250, count)))
         assert batch.sources is not None
@@ -93,19 +92,16 @@ def take_apart(model: Model, pairs: Pairs, count: int) -> dict[str, Any]:
         missing = absent_class(classes.numpy(), guess)
         drawn = decode(model, poses, np.column_stack([classes.numpy(), missing]))  # (B, 3, H, W)
         truth = batch.sources.images[:, :, 0].numpy()  # (B, 2, H, W)
-        sums["true"] += float(np.square(drawn[:, :2] - truth).sum())
-        sums["absent"] += float(np.square(drawn[:, 2:] - truth).sum())
-        sums["black"] += float(np.square(truth).sum())
+        sums += [float(np.square(error).sum()) for error in (drawn[:, :2] - truth, drawn[:, 2:] - truth, truth)]
         right += (guess == batch.targets.numpy().astype(bool)).all(axis=1).tolist()
-    errors = {name: total / (2 * count) for name, total in sums.items()}
+    errors = dict(zip(KINDS, (sums / (2 * count)).tolist(), strict=True))
     return {"error": errors, "right": int(np.sum(right)), "count": count, "shown": first_of_each(np.array(right))}
 
 
 def first_of_each(right: NDArray[np.bool_]) -> dict[str, list[int]]:
     """Which pairs are shown: the first that are right, those after them for absent classes, the first wrong."""
     good, bad = np.flatnonzero(right), np.flatnonzero(~right)
-    shown = {"right": good[:RIGHT], "absent": good[RIGHT : RIGHT + ABSENT], "wrong": bad[:WRONG]}
-    return {kind: [int(n) for n in numbers] for kind, numbers in shown.items()}
+    return {"right": good[:6].tolist(), "absent": good[6:10].tolist(), "wrong": bad[:4].tolist()}
 
 
 def answer(model: Model, images: torch.Tensor) -> tuple[torch.Tensor, NDArray[np.bool_]]:
@@ -144,20 +140,15 @@ def as_labelled(labels: tuple[int, int], guess: NDArray[np.bool_]) -> tuple[int,
 
 
 def measures(raw: dict[str, Any]) -> list[Measure]:
-    kinds = {"true": "decoding the true classes", "absent": "decoding an absent class", "black": "a black picture"}
     what, area = "squared error per digit, summed over its pixels", "intersection over the smaller, by area"
-    return [
-        *(Measure(name, [raw["pairs"]["error"][kind]], "", note=what) for kind, name in kinds.items()),
-        *(
-            Measure(f"mean overlap of the digits' {name}", [100 * share], "%", "80", note=area)
-            for name, share in raw["overlap"].items()
-        ),
-    ]
+    boxes = {f"mean overlap of the digits' {name}": [100 * share] for name, share in raw["overlap"].items()}
+    errors = [Measure(name, [raw["pairs"]["error"][kind]], "", note=what) for kind, name in KINDS.items()]
+    return errors + [Measure(name, share, "%", "80", note=area) for name, share in boxes.items()]
 
 
 def findings(raw: dict[str, Any]) -> list[str]:
     """What the numbers say, whichever way they fall."""
-    true, absent, black = (Measure(kind, [raw["pairs"]["error"][kind]], "") for kind in ("true", "absent", "black"))
+    true, absent, black = (Measure(kind, [raw["pairs"]["error"][kind]], "") for kind in KINDS)
     overlap = {name: 100 * share for name, share in raw["overlap"].items()}
     nearest = min(overlap, key=lambda name: abs(overlap[name] - 80))
     return [
@@ -191,10 +182,8 @@ def draw_pairs(path: Path, model: Model, pairs: Pairs, shown: dict[str, list[int
         "* an absent class": ("absent", ["*R"]),
         "wrong: decoded as predicted (P), beside it as labelled": ("wrong", ["R:P", "R"]),
     }
-    rows = []
-    for title, (kind, marks) in sections.items():
-        if shown[kind]:
-            rows += draw_columns(model, pairs, shown[kind], marks, title)
+    drawn = [(title, shown[kind], marks) for title, (kind, marks) in sections.items() if shown[kind]]
+    rows = [row for title, numbers, marks in drawn for row in draw_columns(model, pairs, numbers, marks, title)]
     note = f"the first of each kind among {count:,} test pairs  ·  L: labels, R: decoded classes; first blue, second "
     note += "orange  ·  framed: not the labels"
     return picture_rows(path, rows, "Two digits, decoded by two capsules", note, size=144)

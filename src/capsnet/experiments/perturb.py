@@ -15,7 +15,7 @@ The claim to look at: every class has dimensions that one can name, and one of t
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -24,21 +24,18 @@ from capsnet import data
 from capsnet.data import Dataset
 from capsnet.drawing.figures import dimension_sweep
 from capsnet.drawing.pictures import Cell, Row, picture_rows
-from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, save, signed, text
-from capsnet.experiments import _nets
-from capsnet.experiments._perturb import STANDS_OUT, STEADY, Effects, choose, class_effects, name_dimensions
+from capsnet.drawing.plots import panels, tidy
+from capsnet.drawing.style import BLUE, FAINT, ORANGE, VERMILLION, heading, save, signed
+from capsnet.experiments import _nets, _perturb
+from capsnet.experiments._perturb import NAMES, PROPERTIES, STANDS_OUT, STEADY, Effects, name_dimensions
 from capsnet.experiments._registry import ALL, register
 from capsnet.experiments._report import Measure, Report, Table
-from capsnet.experiments._strokes import PROPERTIES, measure
 from capsnet.experiments.lab import Lab
 from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.models import Model
 from capsnet.training import TrainConfig
 
 __all__ = ["name_dimensions"]
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 PAPER = {  # what the figure's captions say, by eye
     "thickness": "by eye: “stroke thickness”",
     "area": "by eye: “scale and thickness”",
@@ -59,9 +56,9 @@ def plan(lab: Lab) -> list[TrainConfig]:
 
 def measured(model: Model, digits: Dataset, each: int) -> dict[str, Any]:
     """All classes' effects as plain lists."""
-    chosen = choose(model, digits, each)
+    chosen = _perturb.choose(model, digits, each)
     return {
-        "classes": [{k: v.tolist() for k, v in one._asdict().items()} for one in class_effects(model, chosen)],
+        "classes": [{k: v.tolist() for k, v in one._asdict().items()} for one in _perturb.class_effects(model, chosen)],
         "digits": sum(map(len, chosen.poses)),
         "classified correctly": chosen.correct,
     }
@@ -80,13 +77,13 @@ def run(lab: Lab) -> Report:
         lab.remember("sweeps", lambda t=t: measured(t.model, digits, each), run=t.folder, each=each) for t in trained
     ]
     classes = [[Effects(**{k: np.array(v) for k, v in one.items()}) for one in seed["classes"]] for seed in seeds]
-    report.raw = {
-        "properties": [p._asdict() for p in PROPERTIES],
-        "seeds": seeds,
-        "runs": [t.folder.name for t in trained],
-    }
+    properties = [{"name": name, "unit": unit} for name, unit in PROPERTIES.items()]
+    report.raw = {"properties": properties, "seeds": seeds, "runs": [t.folder.name for t in trained]}
     report.measures = measures(classes)
-    report.tables = [by_property(classes[0]), by_dimension(classes[0])]
+    dims = range(len(classes[0][0].r))
+    rows = [[str(n), *(", ".join(one.names(d)[:2]) or "-" for d in dims)] for n, one in enumerate(classes[0])]
+    named = Table("What each dimension is named after (two at most)", ["digit", *map(str, dims)], rows)
+    report.tables = [by_property(classes[0]), named]
     report.findings = findings(classes[0], seeds[0])
     report.differs += [
         f"The paper shows six rows and names them by eye. Here all 16 dimensions of all classes are measured on "
@@ -115,42 +112,28 @@ def by_property(classes: list[Effects]) -> Table:
     """``10: +1.9 px (r +0.97)`` for every class and property; what does not count as moving it stands in brackets."""
     rows = []
     for label, one in enumerate(classes):
-        cells = [str(label)]
-        for p, prop in enumerate(PROPERTIES):
+        rows.append([str(label)])
+        for p, unit in enumerate(PROPERTIES.values()):
             dim = one.best(p)
-            words = f"{dim}: {one.effect[dim, p]:+.1f} {prop.unit} (r {one.r[dim, p]:+.2f})"
-            cells.append(words if one.moves[dim, p] else f"[{words}]")
-        rows.append(cells)
-    columns = ["digit", *(f"{p.name}: dimension, effect" for p in PROPERTIES)]
-    return Table(
-        "The dimension for each property, change over the sweep; in brackets: unsteady or small", columns, rows
-    )
-
-
-def by_dimension(classes: list[Effects]) -> Table:
-    """Every dimension's names."""
-    dims = range(len(classes[0].r))
-    rows = [[str(n), *(", ".join(one.names(dim)[:2]) or "-" for dim in dims)] for n, one in enumerate(classes)]
-    return Table("What each dimension is named after (two at most)", ["digit", *map(str, dims)], rows)
+            words = f"{dim}: {one.effect[dim, p]:+.1f} {unit} (r {one.r[dim, p]:+.2f})"
+            rows[-1].append(words if one.moves[dim, p] else f"[{words}]")
+    title = "The dimension for each property, change over the sweep; in brackets: unsteady or small"
+    return Table(title, ["digit", *(f"{name}: dimension, effect" for name in NAMES)], rows)
 
 
 def measures(seeds: list[list[Effects]]) -> list[Measure]:
     """For each property, in how many classes some dimension moves it."""
-    return [
-        Measure(
-            f"classes with a dimension that moves {prop.name}",
-            [float(sum(one.moves[:, p].any() for one in classes)) for classes in seeds],
-            f"of {len(seeds[0])}",
-            PAPER.get(prop.name, "-"),
-        )
-        for p, prop in enumerate(PROPERTIES)
-    ]
+    result = []
+    for p, name in enumerate(NAMES):
+        counts = [float(sum(one.moves[:, p].any() for one in classes)) for classes in seeds]
+        words = f"classes with a dimension that moves {name}"
+        result.append(Measure(words, counts, f"of {len(seeds[0])}", PAPER.get(name, "-")))
+    return result
 
 
 def findings(classes: list[Effects], counts: dict[str, Any]) -> list[str]:
     """Of seed 0, as the tables are."""
-    width = [p.name for p in PROPERTIES].index("width")
-    wide = sum(bool(one.moves[:, width].any()) for one in classes)
+    wide = sum(bool(one.moves[:, NAMES.index("width")].any()) for one in classes)
     at_once = float(np.mean([one.moves.sum(axis=1).mean() for one in classes]))
     names = [len(one.names(dim)) for one in classes for dim in range(len(one.r))]
     label, dim = purest(classes, 0)
@@ -171,7 +154,7 @@ def findings(classes: list[Effects], counts: dict[str, Any]) -> list[str]:
 
 
 def draw(lab: Lab, report: Report, model: Model, digits: Dataset, classes: list[Effects]) -> None:
-    first = [poses[0] for poses in choose(model, digits, 1).poses]
+    first = [poses[0] for poses in _perturb.choose(model, digits, 1).poses]
     sweeps = [sweep_dimensions(model, pose, label).cpu() for label, pose in enumerate(first)]  # each (D, S, C, H, W)
     report.draw(
         measured_sweep(lab.figure("perturb.png"), sweeps, classes),
@@ -193,76 +176,42 @@ def draw(lab: Lab, report: Report, model: Model, digits: Dataset, classes: list[
 def measured_sweep(path: Path, sweeps: Sequence[Tensor], classes: list[Effects]) -> Path:
     """A row of decoded pictures per property, of the class and dimension that move it most purely, with numbers."""
     rows = []
-    for p, prop in enumerate(PROPERTIES):
+    for p, (name, unit) in enumerate(PROPERTIES.items()):
         label, dim = purest(classes, p)
         one, strip = classes[label], sweeps[label][dim]  # (S, C, H, W)
-        before, after = measure(strip[[0, -1], 0])[:, p].tolist()
-        moved = f"{before:.1f} to {after:.1f} {prop.unit}"
+        before, after = _perturb.measure(strip[[0, -1], 0])[:, p].tolist()
+        pictures = zip(strip.numpy(), OFFSETS, strict=True)
         rows.append(
             Row(
-                [
-                    Cell(image, frame=None if offset else ORANGE)
-                    for image, offset in zip(strip.numpy(), OFFSETS, strict=True)
-                ],
-                f"{prop.name}\ndigit {label}, dimension {dim}",
-                f"{moved}\nall digits {label}: {one.effect[dim, p]:+.1f}, r {one.r[dim, p]:+.2f}",
+                [Cell(image, frame=None if offset else ORANGE) for image, offset in pictures],
+                f"{name}\ndigit {label}, dimension {dim}",
+                f"{before:.1f} to {after:.1f} {unit}\n"
+                f"all digits {label}: {one.effect[dim, p]:+.1f}, r {one.r[dim, p]:+.2f}",
                 heads=() if p else [signed(offset) for offset in OFFSETS],
             )
         )
-    note = (
-        "one dimension of one capsule is moved from left to right; everything else stays (y position counts downwards)"
-    )
+    note = "one dimension of one capsule is moved from left to right, all others stay (y position counts downwards)"
     return picture_rows(path, rows, "What a dimension means, measured", note, size=84)
 
 
 def meanings(path: Path, classes: Sequence[Effects], class_names: Sequence[str]) -> Path:
-    """Every effect of every dimension: a chart per class after Hinton's diagrams, size for strength."""
-    columns = 5
-    wide, tall, head = 2.5, 4.1, 1.15  # inches
-    page_w, page_h = columns * wide + 0.6, head - (-len(classes) // columns) * tall + 0.25
-    fig = figure(page_w, page_h)
-    page = fig.add_axes((0, 0, 1, 1))
-    page.set(xlim=(0, page_w), ylim=(page_h, 0))
-    page.set_axis_off()
-    text(page, 0.2, 0.18, "What each dimension of each digit capsule does", 16, weight="bold", va="top")
-    for x, colour, face, words in (
-        (0.3, BLUE, BLUE, "more of it as the dimension grows"),
-        (3.7, VERMILLION, "white", "less of it"),
-        (5.2, FAINT, FAINT, f"unsteady (|r| < {STEADY:g})"),
-    ):
-        page.scatter([x], [0.72], s=90, marker="s", facecolors=face, edgecolors=colour, linewidths=2)
-        text(page, x + 0.2, 0.72, words, 11, va="center")
-    text(page, 7.6, 0.72, "size: change over the sweep beside the 16 dimensions' mean", 11, MUTED, va="center")
-    for n, one in enumerate(classes):
-        x, y = 0.62 + n % columns * wide, head + n // columns * tall + 0.3
-        w, h = wide - 0.3, tall - 1.1
-        ax = fig.add_axes((x / page_w, 1 - (y + h) / page_h, w / page_w, h / page_h))
-        draw_effects(ax, one)
-        if n % columns == 0:
-            ax.set_ylabel("dimension", fontsize=11, color=MUTED, labelpad=1)
-        else:
-            ax.set_yticklabels([])
-        ax.set_title(f"digit {class_names[n]}", fontsize=13, color=INK, weight="bold", pad=5)
-    return save(fig, path)
-
-
-def draw_effects(ax: "Axes", one: Effects) -> None:
-    """A square per dimension and property, its area the strength, full at three root mean squares."""
-    from matplotlib.patches import Rectangle
-
-    D, P = one.r.shape
-    ax.set(xlim=(-0.5, P - 0.5), ylim=(D - 0.5, -0.5), yticks=range(D))
-    names = [p.name for p in PROPERTIES]
-    ax.set_xticks(range(P), names, rotation=60, fontsize=10.5, color=INK, ha="right", rotation_mode="anchor")
-    ax.tick_params(length=0, labelsize=10.5, colors=MUTED)
-    ax.spines[:].set_color(FAINT)
-    for d, p in np.ndindex(D, P):
-        side = 0.94 * float(np.sqrt(min(1.0, abs(one.strength[d, p]) / 3)))
-        if side < 0.08:
-            continue
-        more = one.strength[d, p] > 0
-        colour = FAINT if abs(one.r[d, p]) < STEADY else BLUE if more else VERMILLION
-        side = side if more else max(0.02, side - 0.12)
-        box = Rectangle((p - side / 2, d - side / 2), side, side, linewidth=0 if more else 1.6)
-        box.set(facecolor=colour if more else "white", edgecolor=colour)
-        ax.add_patch(box)
+    """Every effect of every dimension: a chart per class after Hinton's diagrams, area for strength."""
+    fig, axes = panels(-(-len(classes) // 2), 2, 5.4, 2.5)
+    charts = [ax for row in axes for ax in row]
+    for n, (ax, one) in enumerate(zip(charts, classes, strict=False)):
+        D, P = one.r.shape
+        strength = one.strength.ravel()  # dimension by dimension; full size at three root mean squares
+        steady = np.where(np.abs(one.r.ravel()) < STEADY, FAINT, np.where(strength > 0, BLUE, VERMILLION))
+        filled = np.where(strength > 0, steady, "white")
+        sizes = 170 * np.minimum(1, np.abs(strength) / 3)
+        x, y = np.indices((D, P)).reshape(2, -1)
+        ax.scatter(x, y, sizes, filled.tolist(), marker="s", edgecolors=steady.tolist(), linewidths=1.4)
+        tidy(ax, f"dimension of digit {class_names[n]}", "")
+        ax.grid(visible=False)
+        ax.set(xlim=(-0.6, D - 0.4), ylim=(P - 0.4, -0.6), xticks=range(D))
+        ax.set_yticks(range(P), NAMES if n % 2 == 0 else [""] * P)
+    note = (
+        f"blue: more of it as the dimension grows; hollow: less of it; grey: unsteady (|r| < {STEADY:g}); area: change "
+    )
+    heading(charts[0], "What each dimension of each digit capsule does", f"{note}over the sweep beside the mean")
+    return save(fig, path, plot=True)

@@ -24,7 +24,7 @@ from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments._routing_draw import Moment, Scene, draw_animation, draw_strip, moments
 from capsnet.experiments.lab import Lab
-from capsnet.routing import Trace
+from capsnet.routing import Routing, Trace
 
 ITERATIONS = 5  # the paper takes 3; two more show where it goes
 LONG = 30
@@ -39,6 +39,15 @@ STEPS = (
     "2  sum and squash:  vⱼ = squash( Σᵢ cᵢⱼ ûⱼ|ᵢ )",
     "3  agree:  bᵢⱼ = bᵢⱼ + ûⱼ|ᵢ · vⱼ",
 )
+
+
+DIFFERS = [
+    "The paper has no such figure: its capsules have 16 dimensions. The votes are made up for the picture, from a "
+    "fixed key: how clear the case is says nothing about how clear it is in a trained network.",
+    "Both scenes were picked for being clear: 210 combinations of settings and keys were looked at for the first, a "
+    "dozen for the second.",
+    f"{ITERATIONS} iterations instead of the paper's 3, to show where it goes, and {LONG}, where it ends.",
+]
 
 
 def polar(radius: np.ndarray | float, degrees: np.ndarray | float) -> np.ndarray:
@@ -84,7 +93,8 @@ def scattered(draws: int) -> Tensor:
 
 def other_keys(iterations: int) -> dict[str, int]:
     """Scene 1 by the same rules with KEYS keys: how often it ends as in the picture, which is one of them."""
-    lengths = route(torch.cat([agreeing(key) for key in range(KEYS)]), iterations).activations  # (R, KEYS, J)
+    votes = torch.cat([agreeing(key) for key in range(KEYS)])
+    lengths = route(votes, iterations)[0].activations  # (R, KEYS, J)
     return {
         "keys": KEYS,
         "A and B above 0.95": int((lengths[-1, :, :2] > 0.95).all(dim=1).sum()),
@@ -92,43 +102,39 @@ def other_keys(iterations: int) -> dict[str, int]:
     }
 
 
-def route(votes: Tensor, iterations: int = ITERATIONS) -> Trace:
-    trace = routing.get("dynamic", iterations=iterations)(votes, trace=True).trace
+def route(votes: Tensor, iterations: int = ITERATIONS, name: str = "dynamic") -> tuple[Trace, Routing]:
+    algorithm = routing.get(name)
+    algorithm = routing.get(name, iterations=iterations) if algorithm.iterates else algorithm
+    trace = algorithm(votes, trace=True).trace
     assert trace is not None
-    return trace
+    return trace, algorithm
 
 
 def history(votes: Tensor, iterations: int = ITERATIONS) -> list[Moment]:
-    return moments(route(votes, iterations), routing.get("dynamic"))
+    return moments(*route(votes, iterations))
+
+
+def last_moment(name: str, votes: Tensor) -> Moment:
+    """The last iteration of a routing on these votes."""
+    return moments(*route(votes, name=name))[-1]._replace(label=name)
 
 
 def measured(history: list[Moment]) -> dict[str, list]:
     """Lengths of the parents (R, J), how undecided the children are (R) and couplings (R, I, J), as plain lists."""
-    return {
-        "lengths": [moment.activations.tolist() for moment in history],
-        "undecided": [moment.undecided for moment in history],
-        "couplings": [moment.couplings.tolist() for moment in history],
-    }
+    keys = {"lengths": "activations", "undecided": "undecided", "couplings": "couplings"}
+    return {key: [np.asarray(getattr(moment, name)).tolist() for moment in history] for key, name in keys.items()}
 
 
 @register("routing-toy", "Routing by agreement in the plane: votes, couplings and parents, iteration by iteration")
 def run(lab: Lab) -> Report:
-    report = Report(
-        differs=[
-            "The paper has no such figure: its capsules have 16 dimensions. The votes are made up for the picture, "
-            "from a fixed key: how clear the case is says nothing about how clear it is in a trained network.",
-            "Both scenes were picked for being clear: 210 combinations of settings and keys were looked at for the "
-            "first, a dozen for the second.",
-            f"{ITERATIONS} iterations instead of the paper's 3, to show where it goes, and {LONG}, where it ends.",
-        ]
-    )
+    report = Report(differs=DIFFERS)
     iterations = lab.pick(2, ITERATIONS, ITERATIONS)
     votes = {"agree": agreeing(), "disagree": disagreeing()}
     for name, title in (("agree", "Scene 1: bundles for A and B"), ("disagree", "Scene 2: all votes scattered")):
         report.raw[name] = measured(history(votes[name], iterations)) | {"votes": votes[name][0].tolist()}
         report.raw[f"{name}, {LONG} iterations"] = measured(history(votes[name], LONG))
         report.tables.append(table(title, report.raw[name]))
-    longest = route(scattered(DRAWS), iterations).activations.amax(dim=-1)  # (R, draws)
+    longest = route(scattered(DRAWS), iterations)[0].activations.amax(dim=-1)  # (R, draws)
     report.raw["longest parent of votes scattered by chance"] = longest.mean(dim=1).tolist()
     report.raw["scene 1 under other keys"] = other_keys(iterations)
     report.measures = measures(report.raw, iterations)
@@ -178,15 +184,6 @@ def draw(lab: Lab, report: Report, votes: dict[str, Tensor], iterations: int) ->
     )
 
 
-def last_moment(name: str, votes: Tensor) -> Moment:
-    """The last iteration of a routing on these votes."""
-    algorithm = routing.get(name)
-    algorithm = routing.get(name, iterations=ITERATIONS) if algorithm.iterates else algorithm
-    trace = algorithm(votes, trace=True).trace
-    assert trace is not None
-    return moments(trace, algorithm)[-1]._replace(label=name)
-
-
 def table(title: str, values: dict[str, list]) -> Table:
     rows = [
         [str(r + 1), *(f"{length:.2f}" for length in lengths), f"{entropy:.2f}"]
@@ -202,15 +199,10 @@ def own_share(couplings: list, group: int) -> float:
 
 def measures(raw: dict[str, Any], iterations: int) -> list[Measure]:
     agree, longest = raw["agree"], max(raw["disagree"]["lengths"][-1])
+    length, share = f"scene 1, length of {{}} after {iterations} iterations", "scene 1, coupling of {}'s children to it"
     return [
-        *(
-            Measure(f"scene 1, length of {name} after {iterations} iterations", [agree["lengths"][-1][j]], "")
-            for j, name in enumerate(PARENTS)
-        ),
-        *(
-            Measure(f"scene 1, coupling of {name}'s children to it", [own_share(agree["couplings"][-1], j)])
-            for j, name in enumerate(PARENTS[:2])
-        ),
+        *(Measure(length.format(name), [agree["lengths"][-1][j]], "") for j, name in enumerate(PARENTS)),
+        *(Measure(share.format(PARENTS[j]), [own_share(agree["couplings"][-1], j)]) for j in (0, 1)),
         Measure(f"scene 2, longest parent after {iterations} iterations", [longest], ""),
     ]
 

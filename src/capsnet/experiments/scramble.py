@@ -13,51 +13,49 @@ score for telling intact from scrambled. Beside it stands a second score that on
 between the picture and what its longest capsule draws.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from itertools import permutations, product
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from capsnet import data
+from capsnet.data import keyed
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS, LABEL, TICK, panels, tidy
 from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, VERMILLION, heading, save
-from capsnet.experiments import _nets, _scrambling
+from capsnet.experiments import _nets
 from capsnet.experiments._registry import register
-from capsnet.experiments._report import Measure, Report, Table
-from capsnet.experiments._scrambling import THRESHOLD, auc_measure, share_measure
-from capsnet.experiments.lab import Lab, Trained, device_of
-from capsnet.inference import evaluating, pick_device
-from capsnet.metrics import difference
+from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments.lab import Lab, device_of
+from capsnet.inference import evaluating
+from capsnet.metrics import auc, difference
+from capsnet.models import Model, Output
 from capsnet.training import TrainConfig
 
-NETS = {"CapsNet": "length", "CNN": "probability"}
-SHAPES = {"limit": 10_000, "epochs": 3, "batch_size": 32, "lr": 1e-3}
-"""Small batches: with those of ``_nets`` the decoder learns only a blob in this time."""
+THRESHOLD = 0.5  # a capsule as long as this, a class as probable as this, counts as present
+DERANGEMENTS = np.array([p for p in permutations(range(4)) if all(p[k] != k for k in range(4))])  # (9, 4)
+NETS = {"CapsNet": "longest capsule", "CNN": "highest probability"}
 FAMILIES = {"digits": "scrambled digits", "shapes": "scrambled houses, boats and faces"}
-TITLES = {"digits": "digits, quarters swapped", "shapes": "houses, boats, faces"}
 DIFFERS = [
     "Nothing was published to compare the numbers with: the claim is made in words.",
-    "Cutting a digit into quarters leaves straight cuts, which no pen makes, so a network may notice those rather than "
-    "the arrangement; and four quarters sometimes make something like another digit (the halves of a 2 swapped: a 5). "
-    "The scrambled shapes have neither fault.",
+    "Cutting a digit into quarters leaves straight cuts, which a network may notice rather than the arrangement; and "
+    "four quarters sometimes make another digit (the halves of a 2 swapped: a 5). The shapes have neither fault.",
     "Neither network is trained to answer *none*. 0.5 is the middle of the margin loss, and for the CNN where one "
     "class has more than all others together; a probability cannot fall below 0.1 among ten classes, 0.33 among "
     "three. The ROC curves, and the share that passes where 95 % of intact pictures do, need no such threshold.",
 ]
 BLURRED = (
-    "In minutes the decoder learns little more of a house, boat or face than about where its ink is (see the gallery): "
-    "on shapes, the score by the drawing is that of an unfinished decoder."
+    "In minutes the decoder learns little of a shape but where its ink is: its score is that of an unfinished one."
 )
-
-
-class Pairs(NamedTuple):
-    """The same pictures intact and scrambled, number by number."""
-
-    intact: Tensor  # (N, C, H, W)
-    scrambled: Tensor  # (N, C, H, W)
-    classes: list[int]
-    names: tuple[str, ...]
+COLUMNS = [
+    "pictures", "network", "right on intact", "intact at 0.5 or above", "scrambled at 0.5 or above",
+    "of these, as the whole it was", "median score, intact / scrambled", "scrambled that pass where 95 % of intact do",
+    "pairs of pictures",
+]  # fmt: skip
 
 
 def spec(lab: Lab, family: str, kind: str = "wholes") -> str:
@@ -65,8 +63,9 @@ def spec(lab: Lab, family: str, kind: str = "wholes") -> str:
 
 
 def config(lab: Lab, family: str, net: str, seed: int) -> TrainConfig:
-    """On digits the networks of `table1`; on shapes, as many pictures as three classes need."""
-    changes: dict[str, Any] = lab.pick({}, SHAPES, {"epochs": 20}) if family == "shapes" else {}
+    """On digits the networks of `table1`; on shapes small batches: with others the decoder learns only a blob."""
+    shapes = lab.pick({}, {"limit": 10_000, "epochs": 3, "batch_size": 32, "lr": 1e-3}, {"epochs": 20})
+    changes: dict[str, Any] = shapes if family == "shapes" else {}
     if net == "CNN":
         return _nets.cnn(lab, spec(lab, family), seed=seed, **changes)
     return _nets.capsnet(lab, spec(lab, family), seed=seed, iterations=3, decoder=True, **changes)
@@ -76,92 +75,160 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, family, net, seed) for family in FAMILIES for net in NETS for seed in lab.seeds]
 
 
-def pairs(lab: Lab, family: str) -> Pairs:
-    """The first test pictures, intact and scrambled."""
-    test = data.load(spec(lab, family), "test")
-    index = np.arange(min(len(test), lab.pick(100, 5_000, 10_000)))
-    batch = test.batch(index)
-    if family == "digits":
-        moved = _scrambling.scramble_quarters(batch.images, index)
-    else:
-        moved = data.load(spec(lab, family, "scrambled"), "test").batch(index).images
-    return Pairs(batch.images, moved, batch.targets.tolist(), test.class_names)
-
-
-def measure(trained: Trained, shown: Pairs, device: str) -> dict[str, Any]:
-    model = trained.model.to(pick_device(device))
-    intact, scrambled = (_scrambling.answers(model, images) for images in (shown.intact, shown.scrambled))
-    summary = _scrambling.summarise(intact, scrambled, shown.classes)
-    return {"intact": intact, "scrambled": scrambled, "summary": summary}
-
-
 @register("scramble", "Scrambled: does a network notice that the parts are in the wrong places?", plan=plan)
 def run(lab: Lab) -> Report:
     report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS, *lab.pick([], [BLURRED], [])])
+    report.tables = [Table("How sure the networks are", COLUMNS, [])]
     measured: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for family in FAMILIES:
-        shown, models = pairs(lab, family), {}
+        (pictures, classes, names), trained = load_pairs(lab, family), {}
         for net in NETS:
-            trained = [lab.train(config(lab, family, net, seed)) for seed in lab.seeds]
-            models[net] = trained[0].model
+            trained[net] = [lab.train(config(lab, family, net, seed)) for seed in lab.seeds]
             measured[family, net] = [
-                lab.remember(
-                    "answers", lambda t=t, p=shown: measure(t, p, lab.device), run=t.folder, n=len(shown.classes)
-                )
-                for t in trained
+                lab.remember("scores", partial(measure, t.model, pictures, classes), run=t.folder, n=len(classes))
+                for t in trained[net]
             ]
             report.raw[f"{family}: {net}"] = {
-                "runs": [t.folder.name for t in trained],
-                "test_error": [t.error for t in trained],
+                "runs": [t.folder.name for t in trained[net]],
+                "test_error": [t.error for t in trained[net]],
                 "measured": [m["summary"] for m in measured[family, net]],
                 "parameters": _nets.parameters(config(lab, family, net, 0)),
             }
+        describe(report, family)
         first = [measured[family, net][0] for net in NETS]
-        draw_gallery(lab, report, family, models["CapsNet"], shown, first)
-    describe(report)
+        rows = gallery(trained["CapsNet"][0].model, pictures, classes, names, first)
+        note = f"left: intact; right: parts rearranged  ·  ✗: at {THRESHOLD} or above, though it is none"
+        path, title = lab.figure(f"gallery-{family}.png"), f"Intact pictures and {FAMILIES[family]}"
+        report.draw(
+            picture_rows(path, rows, title, note, size=160, group=2),
+            f"The first test pictures ({family}), intact and scrambled; below, what the CapsNet's longest capsule "
+            "draws, and both networks' answers with their scores.",
+        )
     draw_curves(lab, report, measured)
     return report
 
 
-def scores(raw: dict[str, Any], family: str, net: str) -> dict[str, Measure]:
-    """The share at the threshold and the AUCs of a network on one kind of pictures, over the seeds."""
-    runs, name = raw[f"{family}: {net}"]["measured"], f"{FAMILIES[family]}, {net}"
-    n = runs[0]["n"]
-    result = {
-        "share": share_measure(f"{name}: still at {THRESHOLD} or above", [run["scrambled"] for run in runs], n),
-        "auc": auc_measure(f"{name}: AUC of intact against scrambled", [run["auc"] for run in runs], n),
+def load_pairs(lab: Lab, family: str) -> tuple[dict[str, Tensor], list[int], Sequence[str]]:
+    """The first test pictures, intact and scrambled (each (N, C, H, W)), their classes and the names of these."""
+    test = data.load(spec(lab, family), "test")
+    index = np.arange(min(len(test), lab.pick(100, 5_000, 10_000)))
+    batch = test.batch(index)
+    if family == "digits":
+        moved = scramble_quarters(batch.images, index)
+    else:
+        moved = data.load(spec(lab, family, "scrambled"), "test").batch(index).images
+    return {"intact": batch.images, "scrambled": moved}, batch.targets.tolist(), test.class_names
+
+
+def scramble_quarters(images: Tensor, indices: np.ndarray) -> Tensor:
+    """Cut each picture into four quarters and put each in the place of another: the ink stays the same.
+
+    Which of the nine derangements is keyed by the example, not by the batch. Shapes: (B, C, H, W), (B,) -> (B, C, H, W)
+    """
+    B, C, H, W = images.shape
+    if H % 2 or W % 2:
+        raise ValueError(f"pictures of {H} x {W} have no four equal quarters: height and width must be even")
+    blocks = images.reshape(B, C, 2, H // 2, 2, W // 2).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (B, 4, C, H/2, W/2)
+    way = keyed.integers(0, 0, indices, 1, "scramble.quarters", 0, len(DERANGEMENTS))[:, 0]  # (B,)
+    moved = blocks[torch.arange(B)[:, None], torch.from_numpy(DERANGEMENTS[way])]
+    return moved.unflatten(1, (2, 2)).permute(0, 3, 1, 4, 2, 5).reshape(B, C, H, W)
+
+
+def measure(model: Model, pictures: dict[str, Tensor], classes: list[int]) -> dict[str, Any]:
+    """The answers to both kinds of pictures, and their summary."""
+    both = {kind: answers(model, images) for kind, images in pictures.items()}
+    return both | {"summary": summarise(**both, classes=classes)}
+
+
+def answers(model: Model, images: Tensor) -> dict[str, list]:
+    """For each picture ``label``, ``score`` (longest capsule or highest probability), ``rank`` and ``drawing``.
+
+    ``rank`` orders pictures as the score would with more digits: the log odds of a probability, the length of a
+    capsule. ``drawing`` is the squared difference between the picture and what the longest capsule draws, negated.
+    """
+    parts: dict[str, list[Tensor]] = {"label": [], "score": [], "rank": [], "drawing": []}
+    with evaluating(model):
+        for chunk in images.to(device_of(model)).split(250):
+            output: Output = model(chunk)
+            score, label = output.lengths.max(dim=1)
+            parts["label"].append(label)
+            parts["score"].append(score.double())
+            parts["rank"].append(score.double() if output.logits is None else log_odds(output.logits))
+            if output.reconstruction is not None:
+                parts["drawing"].append(-(output.reconstruction - chunk).square().flatten(1).sum(dim=1).double())
+    joined = {key: torch.cat(values).cpu().tolist() for key, values in parts.items() if values}
+    return {key: [value if key == "label" else float(f"{value:.7g}") for value in row] for key, row in joined.items()}
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """log p / (1 - p) of the most probable class, exact where p rounds to 1. Shapes: (B, J) -> (B,)"""
+    best, where = logits.double().max(dim=1)
+    return best - logits.double().scatter(1, where[:, None], -torch.inf).logsumexp(dim=1)
+
+
+def summarise(intact: dict[str, list], scrambled: dict[str, list], classes: list[int]) -> dict[str, Any]:
+    """Shares that reach the threshold, and how well each score tells intact from scrambled (AUC)."""
+    before, after = np.array(intact["score"]), np.array(scrambled["score"])
+    false, true = roc(intact["rank"], scrambled["rank"])
+    right, same = (np.array(one["label"]) == np.array(classes) for one in (intact, scrambled))
+    return {
+        "n": len(after),
+        "right": float(np.mean(right)),
+        "intact": float(np.mean(before >= THRESHOLD)),
+        "scrambled": float(np.mean(after >= THRESHOLD)),
+        "scrambled as its own class": float(np.mean((after >= THRESHOLD) & same)),
+        "median intact": float(np.median(before)),
+        "median scrambled": float(np.median(after)),
+        "passing at 95": float(false[np.argmax(true >= 0.95)]),
+        "auc": separation(intact["rank"], scrambled["rank"]),
+        "auc of drawing": separation(intact["drawing"], scrambled["drawing"]) if "drawing" in intact else None,
     }
-    if net == "CapsNet":
-        result["drawing"] = auc_measure(f"{name}: AUC by the drawing", [run["auc of drawing"] for run in runs], n)
-    return result
 
 
-def describe(report: Report) -> None:
-    """Measures, table and findings from the raw numbers."""
-    rows = []
-    for family in FAMILIES:
-        found = {net: scores(report.raw, family, net) for net in NETS}
-        report.measures += [measure for one in found.values() for measure in one.values()]
-        report.findings += findings(family, found["CapsNet"], found["CNN"])
-        for net in NETS:
-            runs = report.raw[f"{family}: {net}"]["measured"]
-            s = {key: float(np.mean([run[key] for run in runs])) for key in runs[0] if runs[0][key] is not None}
-            own = f"{100 * s['scrambled as its own class'] / s['scrambled']:.1f} %" if s["scrambled"] else "-"
-            shares = [f"{100 * s[key]:.1f} %" for key in ("right", "intact", "scrambled", "passing at 95")]
-            medians = f"{s['median intact']:.2f} / {s['median scrambled']:.2f}"
-            rows.append([family, net, *shares[:3], own, medians, shares[3], f"{s['n']:,.0f}"])
-    columns = [
-        "pictures",
-        "network",
-        "right on intact",
-        "intact at 0.5 or above",
-        "scrambled at 0.5 or above",
-        "of these, as the whole it was",
-        "median score, intact / scrambled",
-        "scrambled that pass where 95 % of intact do",
-        "pairs of pictures",
-    ]
-    report.tables = [Table("How sure the networks are", columns, rows)]
+def separation(intact: list[float], scrambled: list[float]) -> float:
+    """The chance that an intact picture scores above a scrambled one; 0.5 is chance."""
+    area = auc(np.array([*intact, *scrambled]), np.repeat([True, False], [len(intact), len(scrambled)]))
+    assert area is not None
+    return area
+
+
+def roc(intact: list[float], scrambled: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positive rates at 0 and at each score, from the strictest to the laxest: two of (T + 1,)."""
+    levels = np.unique([*intact, *scrambled])[::-1]
+    false, true = (np.searchsorted(np.sort(-np.array(s)), -levels, "right") / len(s) for s in (scrambled, intact))
+    return np.append(0.0, false), np.append(0.0, true)
+
+
+def auc_measure(name: str, areas: list[float], n: int) -> Measure:
+    """AUCs of n against n pictures, one per seed, with the interval of Hanley and McNeil (1982)."""
+    area = float(np.mean(areas))
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = (area * (1 - area) + (n - 1) * (q1 - area**2) + (n - 1) * (q2 - area**2)) / n**2
+    reach = 1.96 * max(variance, 0.0) ** 0.5
+    return Measure(name, areas, "", interval=(max(0.0, area - reach), min(1.0, area + reach)), n=n)
+
+
+def describe(report: Report, family: str) -> None:
+    """Measures, rows of the table and findings of one kind of pictures, from the raw numbers."""
+    scores = {}
+    for net in NETS:
+        runs, name = report.raw[f"{family}: {net}"]["measured"], f"{FAMILIES[family]}, {net}"
+        s = {key: [run[key] for run in runs] for key in runs[0] if runs[0][key] is not None}
+        n = s["n"][0]
+        rejected = [{"value": 1 - share, "n": n} for share in s["scrambled"]]
+        scores[net] = {
+            "share": error_measure(f"{name}: still at {THRESHOLD} or above", rejected),
+            "auc": auc_measure(f"{name}: AUC of intact against scrambled", s["auc"], n),
+        }
+        if "auc of drawing" in s:
+            scores[net]["drawing"] = auc_measure(f"{name}: AUC by the drawing", s["auc of drawing"], n)
+        report.measures += scores[net].values()
+        s = {key: float(np.mean(values)) for key, values in s.items()}
+        own = f"{100 * s['scrambled as its own class'] / s['scrambled']:.1f} %" if s["scrambled"] else "-"
+        shares = [f"{100 * s[key]:.1f} %" for key in ("right", "intact", "scrambled", "passing at 95")]
+        medians = f"{s['median intact']:.2f} / {s['median scrambled']:.2f}"
+        report.tables[0].rows.append([family, net, *shares[:3], own, medians, shares[3], f"{n:,}"])
+    report.findings += findings(family, scores["CapsNet"], scores["CNN"])
 
 
 def findings(family: str, caps: dict[str, Measure], cnn: dict[str, Measure]) -> list[str]:
@@ -177,81 +244,65 @@ def findings(family: str, caps: dict[str, Measure], cnn: dict[str, Measure]) -> 
     ]
 
 
-def draw_gallery(lab: Lab, report: Report, family: str, model: Any, shown: Pairs, measured: list[dict]) -> None:
+def gallery(
+    model: Model, pictures: dict[str, Tensor], classes: list[int], names: Sequence[str], runs: list
+) -> list[Row]:
     """The first test pictures, classes in turn, intact and scrambled, with both networks' answers."""
-    turn = [shown.classes[:n].count(label) for n, label in enumerate(shown.classes[:200])]
+    turn = [classes[:n].count(label) for n, label in enumerate(classes[:200])]
     chosen = sorted(range(len(turn)), key=lambda n: (turn[n], n))[:6]
-    kinds = {"intact": shown.intact[chosen], "scrambled": shown.scrambled[chosen]}
-    with evaluating(model):
-        drawn = {kind: model(images.to(device_of(model))).reconstruction.cpu() for kind, images in kinds.items()}
     rows = []
-    for half in (range(3), range(3, 6)):
-        pictures, drawings = [], []
-        for k in half:
-            for kind, images in kinds.items():
-                words = []
-                for one in measured:
-                    label, score = (one[kind][key][chosen[k]] for key in ("label", "score"))
-                    wrong = kind == "scrambled" and score >= THRESHOLD
-                    colour = VERMILLION if wrong else MUTED if score < THRESHOLD else INK
-                    words.append(Words(f"{shown.names[label]}: {score:.2f}{' ✗' * wrong}", colour, wrong))
-                pictures.append(Cell(images[k].numpy()))
-                drawings.append(Cell(drawn[kind][k].numpy(), words))
-        rows += [Row(pictures, "picture"), Row(drawings, "drawing\nof the CapsNet", lines=list(NETS))]
-    note = f"left: intact; right: parts rearranged  ·  ✗: at {THRESHOLD} or above, though it is none"
-    title = f"Intact and scrambled: {TITLES[family]}"
-    path = picture_rows(lab.figure(f"gallery-{family}.png"), rows, title, note, size=160, group=2)
-    report.draw(
-        path,
-        f"The first test pictures ({family}), intact and scrambled; below, what the CapsNet's longest capsule draws, "
-        "and both networks' answers with their scores.",
-    )
+    for three in (chosen[:3], chosen[3:]):
+        inputs, drawings = [], []
+        for n, (kind, images) in product(three, pictures.items()):
+            with evaluating(model):
+                drawn = model(images[n : n + 1].to(device_of(model))).reconstruction[0].cpu().numpy()
+            words = []
+            for one in runs:
+                name, score = names[one[kind]["label"][n]], one[kind]["score"][n]
+                wrong = kind == "scrambled" and score >= THRESHOLD
+                colour = VERMILLION if wrong else MUTED if score < THRESHOLD else INK
+                words.append(Words(f"{name}: {score:.2f}{' ✗' * wrong}", colour, wrong))
+            inputs.append(Cell(images[n].numpy()))
+            drawings.append(Cell(drawn, words))
+        rows += [Row(inputs, "picture"), Row(drawings, "drawing\nof the CapsNet", lines=list(NETS))]
+    return rows
 
 
 def draw_curves(lab: Lab, report: Report, measured: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
     """ROC curves of the three scores, and histograms of both networks' scores."""
-    fig, axes = panels(1, len(FAMILIES), 4.9, 5.0)
-    for ax, family in zip(axes[0], FAMILIES, strict=True):
-        curves = {
-            f"{net}: {score}": [(m["intact"]["rank"], m["scrambled"]["rank"]) for m in measured[family, net]]
-            for net, score in NETS.items()
-        }
-        curves["CapsNet: drawing"] = [
-            ([-e for e in m["intact"]["error"]], [-e for e in m["scrambled"]["error"]])
-            for m in measured[family, "CapsNet"]
-        ]
+    fig, [row] = panels(1, len(FAMILIES), 4.9, 5.0)
+    curves = [("CapsNet", "length", "-"), ("CNN", "probability", "--"), ("CapsNet", "drawing", ":")]
+    for ax, (family, words) in zip(row, FAMILIES.items(), strict=True):
         ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
-        for (name, runs), colour, dash in zip(curves.items(), COLOURS, ("-", "--", ":"), strict=False):
-            area = np.mean([_scrambling.separation(*run) for run in runs])
+        for (net, score, dash), colour in zip(curves, COLOURS, strict=False):
+            key, area = ("drawing", "auc of drawing") if score == "drawing" else ("rank", "auc")
+            runs = measured[family, net]
+            name = f"{net}: {score}, AUC {np.mean([run['summary'][area] for run in runs]):.3f}"
             for seed, run in enumerate(runs):
-                label = None if seed else f"{name}, AUC {area:.3f}"
-                ax.plot(*_scrambling.roc(*run), color=colour, linestyle=dash, linewidth=1 if seed else 2.4, label=label)
+                false, true = roc(run["intact"][key], run["scrambled"][key])
+                style: dict[str, Any] = {"linewidth": 1} if seed else {"linewidth": 2.4, "label": name}
+                ax.plot(false, true, color=colour, linestyle=dash, **style)
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
         tidy(ax, "scrambled pictures taken for intact", "intact pictures taken for intact")
         ax.grid(axis="x", color=FAINT, linewidth=0.8)
         ax.legend(fontsize=TICK, frameon=False, labelcolor=INK, loc="lower right", handlelength=2.6)
-        heading(ax, "Intact or scrambled?", TITLES[family])
+        heading(ax, "Intact or scrambled?", words)
     path = save(fig, lab.figure("roc.png"), plot=True)
     report.draw(path, "ROC curves: intact pictures against scrambled ones, by three scores.")
-    fig, axes = panels(len(NETS), len(FAMILIES), 5.4, 3.4)
-    for row, net in zip(axes, NETS, strict=True):
-        for ax, family in zip(row, FAMILIES, strict=True):
-            draw_histogram(ax, measured[family, net][0])
-            tidy(ax, "longest capsule" if net == "CapsNet" else "highest probability", "% of pictures")
-            share = 100 * measured[family, net][0]["summary"]["scrambled"]
-            note = f"{share:.1f} % of the scrambled ones are at {THRESHOLD} or above"
-            heading(ax, f"{net}, {TITLES[family]}", note)
+    (fig, axes), edges = panels(len(NETS), len(FAMILIES), 5.4, 3.4), np.linspace(0, 1, 21)
+    fills = {"intact": (BLUE, {"facecolor": BLUE, "alpha": 0.35}),
+             "scrambled": (VERMILLION, {"facecolor": "none", "hatch": "///"})}  # fmt: skip
+    for ax, (net, family) in zip([ax for row in axes for ax in row], product(NETS, FAMILIES), strict=True):
+        first = measured[family, net][0]
+        for kind, (colour, fill) in fills.items():
+            share = 100 * np.histogram(np.clip(first[kind]["score"], 0, 1), edges)[0] / len(first[kind]["score"])
+            ax.stairs(share, edges, fill=True, edgecolor=colour, linewidth=0, **fill)
+            ax.stairs(share, edges, color=colour, linewidth=1.8, label=kind)
+        ax.axvline(THRESHOLD, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        ax.set(xlim=(0, 1), ylim=(0, 1.12 * ax.get_ylim()[1]))
+        tidy(ax, NETS[net], "% of pictures")
+        note = f"{100 * first['summary']['scrambled']:.1f} % of the scrambled ones are at {THRESHOLD} or above"
+        heading(ax, f"{net}, {FAMILIES[family]}", note)
     axes[0][0].legend(fontsize=LABEL, frameon=False, labelcolor=INK, loc="upper left")
     path = save(fig, lab.figure("scores.png"), plot=True)
     report.draw(path, "How sure each network is of intact and of scrambled pictures (first seed).")
-
-
-def draw_histogram(ax: Any, one: dict[str, Any]) -> None:
-    edges = np.linspace(0, 1, 21)
-    for kind, colour, hatch in (("intact", BLUE, ""), ("scrambled", VERMILLION, "///")):
-        share = 100 * np.histogram(np.clip(one[kind]["score"], 0, 1), edges)[0] / len(one[kind]["score"])
-        fill = {"facecolor": "none", "hatch": hatch} if hatch else {"facecolor": colour, "alpha": 0.35}
-        ax.stairs(share, edges, fill=True, edgecolor=colour, linewidth=0, **fill)
-        ax.stairs(share, edges, color=colour, linewidth=1.8, label=kind)
-    ax.axvline(THRESHOLD, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-    ax.set(xlim=(0, 1), ylim=(0, 1.12 * ax.get_ylim()[1]))

@@ -7,8 +7,6 @@ three trials) and on MultiMNIST, where an answer counts only if *both* digits ar
 The claim to look at: routing (3 against 1) and reconstruction both lower the error, and the CapsNet beats the baseline.
 """
 
-import dataclasses
-
 from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
 from capsnet.experiments._registry import register
@@ -74,15 +72,13 @@ def run(lab: Lab) -> Report:
         }
     report.measures = list(cells.values())
     for family, name in NAMES.items():
-        report.raw[f"parameters, {family}"] = sizes = count_parameters(lab, family)
+        sizes, counted = _nets.sizes(config(lab, family, BEST, 0), config(lab, family, BASELINE, 0))
+        report.raw[f"parameters, {family}"] = sizes
         like = "of similar size" if 0.8 < sizes["cnn"] / sizes["bare"] < 1.25 else f"of {sizes['cnn'] / 1e6:.1f} M"
         ours, theirs = "the error of the CapsNet with 3 iterations and reconstruction", f"that of the CNN {like}"
         words = difference(ours, cells[family, BEST], theirs, cells[family, BASELINE])
         report.findings.append(f"{name}: {words}.")
-        report.differs.append(
-            f"Sizes on {name}: CapsNet {sizes['capsnet']:,} parameters ({sizes['bare']:,} without its decoder), "
-            f"CNN {sizes['cnn']:,} (the paper: {PAPER_SIZES[family]})."
-        )
+        report.differs.append(f"Sizes on {name}: {counted} (the paper: {PAPER_SIZES[family]}).")
     figure = bars(
         lab.figure("table1.png"),
         list(LABELS.values()),
@@ -92,11 +88,3 @@ def run(lab: Lab) -> Report:
     )
     report.draw(figure, "Test error on MNIST and MultiMNIST (both digits must be right) for each method of the table.")
     return report
-
-
-def count_parameters(lab: Lab, family: str) -> dict[str, int]:
-    """Parameters of the networks. The decoder serves training only: the CapsNet is counted with and without it."""
-    best = config(lab, family, BEST, 0)
-    bare = dataclasses.replace(best, decoder=False)
-    named = {"capsnet": best, "bare": bare, "cnn": config(lab, family, BASELINE, 0)}
-    return {name: _nets.parameters(settings) for name, settings in named.items()}

@@ -59,15 +59,8 @@ def create_app(
     host: str = "127.0.0.1",
     names: Sequence[str] = (),
 ) -> "FastAPI":
-    """The explorer as an ASGI application.
-
-    Args:
-        models: models by public name; or names of bundled models, weight files or run folders, as in ``explore``.
-        token: what visitors must send; None admits everyone who can reach the server.
-        host: where the server listens, so that it answers to that name too; ``0.0.0.0`` and ``::`` stand for all
-            addresses of this machine.
-        names: further names that the server answers to, for example a proxy's: ``caps.example.org``.
-    """
+    """The explorer as an ASGI application. The arguments are those of ``explore``; ``models`` may also be a mapping of
+    public names to models. Without a token everyone who can reach the server is admitted."""
     _need_extra()
     from capsnet.explorer.app import create_app as create
 

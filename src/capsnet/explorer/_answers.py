@@ -9,7 +9,7 @@ import torch
 from capsnet import routing
 from capsnet.explorer._seen import place, preparation, see, tiled, to_input
 from capsnet.explorer._service import ExplorerService, ModelEntry
-from capsnet.explorer._wire import Decode, Pair, Question, See, Sweep
+from capsnet.explorer._wire import Decode, Pair, Question, RoutingInfo, See, Sweep
 from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.models import Model, describe, replacements, reroute
 from capsnet.routing import Routing
@@ -48,18 +48,8 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
 
 def describe_routing(own: Routing) -> dict[str, Any]:
     """What a routing says about itself."""
-    coupling, presence = own.formula
-    return {
-        "name": own.name,
-        "sentence": own.sentence,
-        "iterations": getattr(own, "iterations", None),
-        "iteration_name": own.iteration_name,
-        "normalised": own.normalised,
-        "decides": own.decides,
-        "presence_is_length": own.presence_is_length,
-        "coupling": coupling,
-        "presence": presence,
-    }
+    declared = own.formula._asdict()  # coupling and presence
+    return declared | {name: getattr(own, name, None) for name in RoutingInfo.model_fields if name not in declared}
 
 
 def list_models(service: ExplorerService) -> dict[str, Any]:
@@ -71,8 +61,7 @@ def list_models(service: ExplorerService) -> dict[str, Any]:
 
 
 def look(entry: ModelEntry, ask: See) -> dict[str, Any]:
-    picture, empty = see(to_array(ask.image, "image"), entry.model, ask.centre)
-    return {"seen": to_wire(picture), "empty": empty}
+    return {"seen": to_wire(see(to_array(ask.image, "image"), entry.model, ask.centre))}
 
 
 def classify(entry: ModelEntry, ask: Question) -> dict[str, Any]:
@@ -81,8 +70,7 @@ def classify(entry: ModelEntry, ask: Question) -> dict[str, Any]:
     start = time.perf_counter()
     output = model(image)
     took = time.perf_counter() - start
-    lengths = output.lengths[0]
-    drawn = output.reconstruction
+    lengths, drawn = output.lengths[0], output.reconstruction
     return {
         "lengths": lengths.tolist(),
         "poses": None if output.poses is None else output.poses[0].tolist(),

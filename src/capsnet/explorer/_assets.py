@@ -1,5 +1,6 @@
 """The page's files, with content types that do not depend on the machine's table."""
 
+import mimetypes
 import os
 from pathlib import Path
 
@@ -8,26 +9,23 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 FOLDER = Path(__file__).parent / "static"
-TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+# some machines map .js to text/plain, which browsers refuse to run
+for suffix, kind in (
+    (".css", "text/css"),
+    (".html", "text/html"),
+    (".js", "text/javascript"),
+    (".svg", "image/svg+xml"),
+):
+    mimetypes.add_type(kind, suffix)
 
 
 class Assets(StaticFiles):
-    """Files below ``static/``. Some machines map .js to text/plain, which browsers refuse to run."""
-
-    def __init__(self) -> None:
-        super().__init__(directory=FOLDER, check_dir=False)
+    """Files below ``static/``."""
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
-        name = Path(full_path)
-        response.headers["content-type"] = TYPES.get(name.suffix.lower(), "application/octet-stream")
         # a browser requests the icon again whenever the address changes, which is after every stroke
-        response.headers["cache-control"] = "max-age=86400" if name.stem == "icon" else "no-cache"
+        response.headers["cache-control"] = "max-age=86400" if Path(full_path).stem == "icon" else "no-cache"
         return response

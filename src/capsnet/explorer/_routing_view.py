@@ -1,7 +1,7 @@
 """Looking into a routing: couplings of each iteration, votes for a parent, and routing of votes in the plane."""
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,21 +16,29 @@ from capsnet.explorer._wire import ToyQuestion, TraceQuestion
 from capsnet.models import reroute
 from capsnet.routing import Routing, Trace, undecided
 
+Floats: TypeAlias = NDArray[np.float64]
+
 
 def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
     """The couplings of each iteration and, if a class is named, the votes for it."""
     if ask.klass is not None:
         check_class(entry.model, ask.klass)
-    own, seen = _watch(entry, ask)
-    couplings, scale = seen.couplings[:, 0], _scale(seen.couplings[:, 0], own)
-    shares = (couplings - scale.offset) / max(scale.size, 1e-12)
+    image = to_input(ask.seen, entry.model)
+    model = reroute(entry.model, ask.routing, ask.iterations)
+    own, grid = model.class_routing, model.grid
+    seen = model(image, trace=True).trace if own and grid else None
+    if own is None or grid is None or seen is None:
+        raise ValueError("this model has no layer of class capsules to look into")
+    couplings = seen.couplings[:, 0]
+    offset, size, start = _scale(couplings, own)
+    shares = (couplings - offset) / max(size, 1e-12)
     return {
         "iterations": len(couplings),
-        "grid": list(seen.grid or ()),
+        "grid": list(grid),
         "couplings": _packed(shares.mul(255).round().clamp(0, 255).to(torch.uint8).numpy()),
-        "offset": scale.offset,
-        "scale": scale.size,
-        "start": scale.start,
+        "offset": offset,
+        "scale": size,
+        "start": start,
         "entropy": undecided(couplings, seen.logits[:, 0], own.normalised).tolist(),
         "lengths": seen.activations[:, 0].tolist(),
         "votes": None if ask.klass is None else _votes(seen, ask.klass),
@@ -41,12 +49,12 @@ def _votes(seen: Trace, j: int) -> dict[str, Any]:
     """The votes for one parent in the plane of their first two principal components, and the parent's path in it."""
     cloud = seen.votes[0, :, j].double().numpy()  # (I, D)
     counts = seen.couplings[-1, 0, :, j].double().abs().numpy()  # a negative vote moves its parent as well
-    plane = _plane(cloud, counts * np.linalg.norm(cloud, axis=1))
+    centre, axes, explained = _plane(cloud, counts * np.linalg.norm(cloud, axis=1))
     return {
-        "points": _packed(plane.project(cloud).astype("<f4")),
-        "parents": plane.project(seen.poses[:, 0, j].double().numpy()).tolist(),
-        "origin": plane.project(np.zeros((1, cloud.shape[1])))[0].tolist(),
-        "explained": plane.explained,
+        "points": _packed(((cloud - centre) @ axes).astype("<f4")),
+        "parents": ((seen.poses[:, 0, j].double().numpy() - centre) @ axes).tolist(),
+        "origin": (-centre @ axes).tolist(),
+        "explained": explained,
     }
 
 
@@ -67,18 +75,9 @@ def toy(ask: ToyQuestion) -> dict[str, Any]:
     }
 
 
-class Plane(NamedTuple):
-    centre: NDArray[np.float64]  # (D,)
-    axes: NDArray[np.float64]  # (D, 2)
-    explained: float
-
-    def project(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        return (points - self.centre) @ self.axes
-
-
-def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
-    """The plane of the two largest weighted principal components. The axes' signs are fixed, so that the picture does
-    not flip from one call to the next."""
+def _plane(points: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
+    """The plane of the two largest weighted principal components: its centre (D,), its axes (D, 2), and how much of the
+    variance it explains. The axes' signs are fixed, so that the picture does not flip from one call to the next."""
     total = max(float(weights.sum()), 1e-12)
     centre = weights @ points / total
     away = points - centre
@@ -88,42 +87,23 @@ def _plane(points: NDArray[np.float64], weights: NDArray[np.float64]) -> Plane:
         axes = np.pad(axes, ((0, 0), (0, 1)))
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
     spread = max(float(values.sum()), 1e-12)
-    return Plane(centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1)))
+    return centre, axes * np.where(signs == 0, 1, signs), float(np.clip(values[-2:].sum() / spread, 0, 1))
 
 
-def _watch(entry: ModelEntry, ask: TraceQuestion) -> tuple[Routing, Trace]:
-    """The routing of the class capsules and what it did with one picture."""
-    image = to_input(ask.seen, entry.model)
-    model = reroute(entry.model, ask.routing, ask.iterations)
-    own = model.class_routing
-    seen = None if own is None or model.grid is None else model(image, trace=True).trace
-    if own is None or seen is None:
-        raise ValueError("this model has no layer of class capsules to look into")
-    return own, seen._replace(grid=model.grid)
+def _scale(couplings: Tensor, own: Routing) -> tuple[float, float, float | None]:
+    """How couplings (R, I, J) are sent as bytes: offset, size, and an equal share, None where there is none.
 
-
-class Scale(NamedTuple):
-    """Byte b of a coupling means ``offset + size * b / 255``; ``start`` is an equal share, None where there is none."""
-
-    offset: float
-    size: float
-    start: float | None
-
-
-def _scale(couplings: Tensor, own: Routing) -> Scale:
-    """How couplings (R, I, J) are sent as bytes.
-
-    Shares of a thousand children that sum to 1 are too small for a byte: they are divided by the largest. Couplings
-    that sum to 1 over the parents stay as they are. Others may be negative: they are sent between their least and their
-    largest.
+    Byte b means ``offset + size * b / 255``. Shares of a thousand children that sum to 1 are too small for a byte: they
+    are divided by the largest. Couplings that sum to 1 over the parents stay as they are. Others may be negative: they
+    are sent between their least and their largest.
     """
     I, J = couplings.shape[-2:]
     if own.normalised == "children":
-        return Scale(0.0, max(float(couplings.max()), 1e-12), 1 / I)
+        return 0.0, max(float(couplings.max()), 1e-12), 1 / I
     if own.normalised == "parents":
-        return Scale(0.0, 1.0, 1 / J)
+        return 0.0, 1.0, 1 / J
     offset = min(0.0, float(couplings.min()))
-    return Scale(offset, float(couplings.max()) - offset, None)
+    return offset, float(couplings.max()) - offset, None
 
 
 def _packed(numbers: NDArray[Any]) -> str:

@@ -31,21 +31,22 @@ def tiled(pictures: Bytes) -> Bytes:
     return pictures.transpose(0, 2, 1, 3, 4).reshape(R * H, S * W, C)
 
 
-def see(picture: Bytes, model: Model, centre: bool) -> tuple[Bytes, bool]:
-    """What the network sees of a drawing, and whether the drawing is empty."""
+def see(picture: Bytes, model: Model, centre: bool) -> Bytes:
+    """What the network sees of a drawing."""
     prepare = preparation(model, centre)
     if prepare.style == "digit" and min(picture.shape[:2]) < LEAST_SIDE:
         height, width = picture.shape[:2]
         raise ValueError(f"a digit needs at least {LEAST_SIDE} x {LEAST_SIDE} pixels, image has {width} x {height}")
     black = np.zeros((*model.image_size, model.in_channels), dtype=np.uint8)
     if not picture.any():
-        return black, True
-    if prepare.style == "plain":
-        return quantise(prepare(_at_least_two(picture))), False
+        return black
+    if prepare.style == "plain":  # a resize needs two pixels a side: repeat a single row or column
+        rows, columns = (2 if side < 2 else 1 for side in picture.shape[:2])
+        return quantise(prepare(picture.repeat(rows, axis=0).repeat(columns, axis=1)))
     try:
-        return quantise(prepare(picture)), False
+        return quantise(prepare(picture))
     except ValueError:  # a first dot, or uniform grey: no ink yet, which is not an error of the user's
-        return black, True
+        return black
 
 
 def read_upload(content: bytes, model: Model, centre: bool) -> Bytes:
@@ -76,9 +77,3 @@ def place(picture: Bytes, frame: tuple[int, int], offset: tuple[int, int] = (0, 
         out.append(slice(first - start, last - start))
     framed[into[0], into[1]] = picture[out[0], out[1]]
     return framed
-
-
-def _at_least_two(picture: Bytes) -> Bytes:
-    """Repeat a single row or column: a resize needs two pixels a side."""
-    times = [2 if side < 2 else 1 for side in picture.shape[:2]]
-    return picture.repeat(times[0], axis=0).repeat(times[1], axis=1)

@@ -21,9 +21,9 @@ class ModelEntry:
     """One model under its public name, with the profile of its capsules once there is one."""
 
     def __init__(self, name: str, model: Model) -> None:
-        self.name, self.model, self.profile = name, model, _profile(name, model)
-        self.gallery = Gallery(model)
-        self.prepared = False
+        self.name, self.model, self.gallery, self.prepared = name, model, Gallery(model), False
+        profile = profiles.read(name)  # the one that is bundled under this name, if it fits the model
+        self.profile = profile if profile and len(profile.ranges or ()) in (0, model.num_classes) else None
 
 
 class ExplorerService(Service):
@@ -72,12 +72,6 @@ class ExplorerService(Service):
         except (ValueError, LookupError, OSError) as error:
             log.debug("no profile of %s: %s", entry.name, error)
             return None
-
-
-def _profile(name: str, model: Model) -> Profile | None:
-    """The profile that is bundled under this name, if it fits the model."""
-    profile = profiles.read(name)
-    return profile if profile is None or len(profile.ranges or ()) in (0, model.num_classes) else None
 
 
 def _warm_up(model: Model) -> None:

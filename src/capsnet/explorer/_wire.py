@@ -10,6 +10,8 @@ DECODED = 16  # pictures per call
 SHIFT = 12  # pixels that a digit of a pair may be moved
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+RoutingName = Annotated[str, Field(max_length=100)]
+Iterations = Annotated[int, Field(ge=1, le=10)]
 Class = Annotated[int, Field(ge=0, le=9999)]
 Number = Annotated[float, Field(ge=-1000, le=1000, allow_inf_nan=False)]  # of a pose
 Pose = Annotated[list[Number], Field(min_length=1, max_length=256)]
@@ -19,19 +21,21 @@ ChildVotes = Annotated[list[Point], Field(min_length=1, max_length=8)]
 Offset = Annotated[list[Move], Field(min_length=2, max_length=2)]  # down, right
 
 
-class See(Wire):
+class ModelQuestion(Wire):
     model: Name
+
+
+class See(ModelQuestion):
     image: Pixels
     centre: bool = True
 
 
-class Question(Wire):
+class Question(ModelQuestion):
     """A picture for a network, whose routing may be replaced for this one call."""
 
-    model: Name
     seen: Pixels
-    routing: Annotated[str, Field(max_length=100)] | None = None
-    iterations: Annotated[int, Field(ge=1, le=10)] | None = None
+    routing: RoutingName | None = None
+    iterations: Iterations | None = None
 
 
 class TraceQuestion(Question):
@@ -44,24 +48,21 @@ class ToyQuestion(Wire):
     """Votes [children][parents][2] in the plane."""
 
     votes: Annotated[list[ChildVotes], Field(min_length=1, max_length=32)]
-    routing: Annotated[str, Field(max_length=100)]
-    iterations: Annotated[int, Field(ge=1, le=10)] | None = None
+    routing: RoutingName
+    iterations: Iterations | None = None
 
 
-class Decode(Wire):
-    model: Name
+class Decode(ModelQuestion):
     poses: Annotated[list[Pose], Field(min_length=1, max_length=DECODED)]
     classes: Annotated[list[Class], Field(min_length=1, max_length=DECODED)]
 
 
-class Sweep(Wire):
-    model: Name
+class Sweep(ModelQuestion):
     pose: Pose
     klass: Class = Field(alias="class")
 
 
-class Pair(Wire):
-    model: Name
+class Pair(ModelQuestion):
     first: Pixels
     second: Pixels
     offsets: Annotated[list[Offset], Field(min_length=2, max_length=2)]
@@ -90,20 +91,9 @@ class RoutingInfo(Answer):
     presence: str
 
 
-class Margins(Answer):
-    present: float
-    absent: float
-
-
-class Receptive(Answer):
-    """What a child at row y sees of the picture, in pixels: ``size`` of them from ``start + stride * y`` on."""
-
-    size: int
-    stride: int
-    start: int
-
-
 class ModelInfo(Answer):
+    """``margins`` and ``receptive`` have the fields of ``models.Margins`` and ``models.ReceptiveField``."""
+
     name: str
     title: str
     summary: str
@@ -122,8 +112,8 @@ class ModelInfo(Answer):
     ranges: list[list[list[float]]] | None
     means: list[list[float]] | None
     names: list[list[str | None]] | None
-    margins: Margins | None
-    receptive: Receptive | None
+    margins: dict[str, float] | None
+    receptive: dict[str, int] | None
     gallery: bool
 
 
@@ -133,11 +123,6 @@ class Models(Answer):
 
 
 class Seen(Answer):
-    seen: Sprite
-    empty: bool
-
-
-class Uploaded(Answer):
     seen: Sprite
 
 
@@ -192,8 +177,7 @@ class ToyRouted(Answer):
     entropy: list[float]
 
 
-class Paired(Answer):
-    seen: Sprite
+class Paired(Seen):
     alone: list[Sprite]
 
 
@@ -209,8 +193,7 @@ class GalleryPage(Answer):
     pages: int
 
 
-class Digit(Answer):
-    seen: Sprite
+class Digit(Seen):
     label: int
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 
 from capsnet.explorer import _answers, _routing_view, _wire
-from capsnet.explorer._assets import Assets
+from capsnet.explorer._assets import FOLDER, Assets
 from capsnet.explorer._gallery import NUMBERS
 from capsnet.explorer._seen import read_upload
 from capsnet.explorer._service import ExplorerService
@@ -32,7 +32,7 @@ def create_app(models: Models, **options: Any) -> FastAPI:
     app = serving.create_app(service, title="capsnet explorer", **options)
     _add_questions(app, service)
     _add_pictures(app, service)
-    assets = Assets()
+    assets = Assets(directory=FOLDER, check_dir=False)
     app.mount("/static", assets, name="static")
 
     @app.get("/", include_in_schema=False)
@@ -71,7 +71,7 @@ def _add_questions(app: FastAPI, service: ExplorerService) -> None:
 def _add_pictures(app: FastAPI, service: ExplorerService) -> None:
     """Requests for pictures."""
 
-    @app.post("/api/upload", response_model=_wire.Uploaded, openapi_extra=ANY_FILE)
+    @app.post("/api/upload", response_model=_wire.Seen, openapi_extra=ANY_FILE)
     async def upload(request: Request, model: ModelName, centre: bool = True) -> Response:
         entry, content = service.find(model), await request.body()
         return await service.answer(lambda: {"seen": to_wire(read_upload(content, entry.model, centre))}, lane="upload")

@@ -3,9 +3,7 @@
 import inspect
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
-
-from capsnet._names import check_name
+from capsnet._names import check_name, check_value
 from capsnet.models.base import Model
 
 
@@ -56,21 +54,13 @@ def create_model(name: str, **options: Any) -> Model:
         check_name(f"option of {name}", option, known)
     build = _find(name).build
     kinds = inspect.signature(build.__init__, eval_str=True).parameters
-    config = {
-        key: _check(f"option {key!r} of {name}", value, kinds[key].annotation)
-        for key, value in (known | options).items()
-    }
+    config = {}
+    for key, value in (known | options).items():
+        value = tuple(value) if isinstance(value, list) else value  # as they come from JSON
+        config[key] = check_value(f"option {key!r} of {name}", value, kinds[key].annotation, known[key])
     model = build(**config)
     model.config = {"name": name, **config}
     return model
-
-
-def _check(what: str, value: Any, kind: Any) -> Any:
-    """The value if it has the annotated type, strictly; lists become tuples, as they come from JSON."""
-    try:
-        return TypeAdapter(kind).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
-    except ValidationError as error:
-        raise ValueError(f"{what}: {error.errors()[0]['msg']}, got {value!r}") from None
 
 
 def _find(name: str) -> Entry:

@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
-from capsnet._names import check_name
+from capsnet._names import check_name, check_value
 from capsnet.routing.base import Routing
 
 _ROUTINGS: dict[str, type[Routing]] = {}
@@ -51,8 +51,10 @@ def get(name: str | Routing, **options: object) -> Routing:
     A routing object is returned as it is, or as a copy with the options changed.
     """
     routing, preset = (type(name), {}) if isinstance(name, Routing) else _find(name)
-    for option in options:
+    kinds = get_type_hints(routing, include_extras=True)
+    for option, value in options.items():
         check_name(f"option of {routing.name} routing", option, [field.name for field in dataclasses.fields(routing)])
+        check_value(f"option {option} of {routing.name} routing", value, kinds[option])
     if isinstance(name, Routing):
         return dataclasses.replace(name, **options) if options else name
     return routing(**{**preset, **options})

@@ -1,12 +1,12 @@
-"""Two figures of a study: how it went, and which settings mattered."""
+"""The figure of a study: how it went."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capsnet.drawing.plots import tidy
-from capsnet.drawing.style import BLUE, BODY, FAINT, INK, MUTED, ORANGE, SMALL, VERMILLION, figure, heading, save, text
+from capsnet.drawing.style import BLUE, INK, MUTED, ORANGE, SMALL, VERMILLION, figure, heading, save
 
 
 class Point(NamedTuple):
@@ -57,21 +57,3 @@ def lowest_so_far(points: Sequence[Point]) -> list[float]:
     errors = [100 * (1 - point.accuracy) if point.whole else math.inf for point in points]
     lowest = [min(errors[: n + 1]) for n in range(len(errors))]
     return [value if value < math.inf else math.nan for value in lowest]
-
-
-def importance(path: str | Path, values: Mapping[str, float], title: str, note: str) -> Path:
-    """How much of the difference between good trials and the others each setting accounts for."""
-    fig = figure(7.2, 0.9 + 0.36 * len(values))
-    ax = fig.add_axes((0.3, 0.12, 0.6, 0.7))
-    names, largest = list(values)[::-1], max(values.values()) or 1
-    ax.barh(range(len(names)), [values[name] for name in names], color=BLUE, height=0.62)
-    for n, name in enumerate(names):
-        text(ax, values[name] + 0.015 * largest, n, f"{values[name]:.0%}", SMALL, MUTED, va="center")
-    tidy(ax, "", "")
-    ax.set_yticks(range(len(names)), names, fontsize=BODY, parse_math=False)
-    ax.set_xlim(0, 1.12 * largest)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    ax.grid(visible=False, axis="y")
-    ax.grid(axis="x", color=FAINT, linewidth=0.8)
-    heading(ax, title, note)
-    return save(fig, path, plot=True)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capsnet._files import write_atomically
+from capsnet.drawing.document import Bullets, Code, Document, Figure, Heading, Table
+from capsnet.drawing.plots import ranked as ranked_plot
 from capsnet.inference import pick_device
-from capsnet.search import _figures
+from capsnet.search._figures import Point, history
 from capsnet.search._storage import masked, need_optuna
 from capsnet.search._verdict import CAVEATS, Verdict
 from capsnet.search._worker import Job, finished_trials, is_default, ranked, retry_of
@@ -96,7 +98,7 @@ def write_report(job: Job, study: "optuna.Study", winner: "FrozenTrial", verdict
     }
     write_atomically(job.out / "search.json", json.dumps(content, indent=1) + "\n")
     figures = draw(job, trials, importance)
-    write_atomically(job.out / "README.md", page(job, trials, winner, verdict, figures, env))
+    write_atomically(job.out / "README.md", page(job, trials, winner, verdict, figures, env).to_markdown())
 
 
 def _record(trial: "FrozenTrial") -> dict[str, Any]:
@@ -123,15 +125,16 @@ def draw(job: Job, trials: "list[FrozenTrial]", importance: dict[str, float]) ->
     folder, name = job.out / "figures", f"{job.config.recipe}, space {job.space}"
     folder.mkdir(exist_ok=True)
     ended = [t for t in trials if t.value is not None and t.datetime_complete is not None]
-    ended.sort(key=lambda t: (t.datetime_complete, t.number))
     points = [
-        _figures.Point(t.value or 0.0, "default" if is_default(t) else t.state.name.lower(), t.state.name == "COMPLETE")
-        for t in ended
+        Point(t.value or 0.0, "default" if is_default(t) else t.state.name.lower(), t.state.name == "COMPLETE")
+        for t in sorted(ended, key=lambda t: (t.datetime_complete, t.number))
     ]
-    drawn = [_figures.history(folder / "history.png", points, f"Search: {name}")]
+    drawn = [history(folder / "history.png", points, f"Search: {name}")]
     if importance:
         note = "what separates the best trials from the others; rough if there are few trials"
-        drawn.append(_figures.importance(folder / "importance.png", importance, f"Importance: {name}", note))
+        shares = [[100 * value] for value in importance.values()]
+        path, title = folder / "importance.png", f"Importance: {name}"
+        drawn.append(ranked_plot(path, list(importance), shares, title, note, "importance, %", middle=0, noise=0))
     return drawn
 
 
@@ -142,49 +145,33 @@ def page(
     verdict: Verdict | None,
     figures: list[Path],
     env: dict[str, Any],
-) -> str:
+) -> Document:
     """``README.md``: what was searched, what came out, how far to trust it, how to use it."""
-    states, config = [t.state.name for t in trials], job.config
+    states, config, (columns, *rows) = [t.state.name for t in trials], job.config, table(trials)
     images = "all training images" if config.limit is None else f"{config.limit:,} training images"
     own = " These are the recipe's own values." if is_default(winner) else ""
-    return f"""# Search: {config.recipe} ({config.model} on {config.data}), space {job.space}
-
-Searched: {describe(job.space)}. {states.count("COMPLETE")} trials ran to the end, {states.count("PRUNED")} were pruned;
-each had {config.epochs} epoch{"s" * (config.epochs > 1)} on {images}, seed {config.seed}.
-Everything was judged by the validation split; the test split was not touched.
-
-**Best: trial {winner.number}, validation accuracy {winner.value:.2%}.**{own}
-
-{_markdown(table(trials))}
-{"" if verdict is None else _verdict_section(verdict)}
-{" ".join(f"![{path.stem}](figures/{path.name})" for path in figures)}
-
-## Use it
-
-    capsnet train {shlex.quote(str(job.out / BEST))}
-
-trains the winner as it was tried and tests it at the end; `--epochs` and `--limit None` give it more.
-The command that made this page continues the study if it is run again with more `--trials`:
-
-    {env["command"]}
-
-`best.json` is the winner's configuration, `search.json` every trial with its values and epochs,
-`{job.trial_folder(0).parent.name}/` a folder with configuration and metrics for each, `seeds/` the trainings of the
-comparison.
-
-{env["processor"]}, {env["threads"]} threads, {env["device"]}; capsnet {env["capsnet"]}, torch {env["torch"]}, \
-optuna {env["optuna"]}.
-"""
-
-
-def _verdict_section(verdict: Verdict) -> str:
-    rows = [["seed", "the recipe's own", "the winner", "difference"]]
-    for seed, own, new in zip(verdict.seeds, verdict.default, verdict.winner, strict=True):
-        rows.append([str(seed), f"{own:.2%}", f"{new:.2%}", f"{100 * (new - own):+.2f}"])
-    caveats = "\n".join(f"- {caveat}" for caveat in CAVEATS)
-    return f"\n## Is it really better?\n\n{verdict}\n\n{_markdown(rows)}\n\n{caveats}\n"
-
-
-def _markdown(rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+    document = Document(f"Search: {config.recipe} ({config.model} on {config.data}), space {job.space}")
+    document.add(
+        f"Searched: {describe(job.space)}. {states.count('COMPLETE')} trials ran to the end, {states.count('PRUNED')} "
+        f"were pruned; each had {config.epochs} epoch{'s' * (config.epochs > 1)} on {images}, seed {config.seed}. "
+        "Everything was judged by the validation split; the test split was not touched.",
+        f"**Best: trial {winner.number}, validation accuracy {winner.value:.2%}.**{own}",
+        Table("", columns, rows),
+    )
+    if verdict is not None:
+        pairs = zip(verdict.seeds, verdict.default, verdict.winner, strict=True)
+        seeds = [[str(seed), f"{own:.2%}", f"{new:.2%}", f"{100 * (new - own):+.2f}"] for seed, own, new in pairs]
+        compared = Table("", ["seed", "the recipe's own", "the winner", "difference"], seeds)
+        document.add(Heading("Is it really better?"), str(verdict), compared, Bullets(CAVEATS))
+    return document.add(
+        *(Figure(path.relative_to(job.out), path.stem) for path in figures),
+        Heading("Use it"),
+        Code(f"capsnet train {shlex.quote(str(job.out / BEST))}"),
+        "trains the winner as it was tried and tests it at the end; `--epochs` and `--limit None` give it more. "
+        "The command that made this page continues the study if it is run again with more `--trials`:",
+        Code(env["command"]),
+        "`best.json` is the winner's configuration, `search.json` every trial with its values and epochs, "
+        f"`{job.trial_folder(0).parent.name}/` a folder with configuration and metrics for each, `seeds/` the "
+        "trainings of the comparison.",
+        "{processor}, {threads} threads, {device}; capsnet {capsnet}, torch {torch}, optuna {optuna}.".format(**env),
+    )

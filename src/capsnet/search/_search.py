@@ -26,7 +26,6 @@ from capsnet.search._verdict import Verdict, compare
 from capsnet.search._worker import Job, finished_trials, is_default, ranked, work
 from capsnet.search.spaces import change, default_params, list_spaces
 from capsnet.training import TrainConfig
-from capsnet.training.config import check_config
 from capsnet.training.prepare import build, recorded
 from capsnet.training.trial import load_to_choose
 
@@ -113,7 +112,6 @@ def _checked(config: TrainConfig, space: str, epochs: int | None, limit: int | N
     """The configuration that all trials start from. Errors of the recipe itself show before anything is started."""
     changes = {key: value for key, value in (("epochs", epochs), ("limit", limit)) if value is not None}
     config = dataclasses.replace(recorded(config), tensorboard=False, **changes)
-    config = check_config(dataclasses.asdict(config))
     default_params(space, config)
     build(config, load_to_choose(config)[0])
     return config

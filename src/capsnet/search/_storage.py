@@ -10,6 +10,7 @@ journal files: a killed worker's trial stays "running" there, does not count, an
 
 import json
 import random
+import re
 import sqlite3
 import time
 import warnings
@@ -55,15 +56,7 @@ def default_storage(out: Path) -> str:
 
 def masked(storage: str) -> str:
     """A storage's address without its password, for messages and files."""
-    head, at, tail = storage.rpartition("@")
-    scheme, slashes, login = head.partition("://")
-    if not at or not slashes or ":" not in login:
-        return storage
-    return f"{scheme}://{login.partition(':')[0]}:***@{tail}"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    return re.sub(r"(://[^:/]*):.*@", r"\1:***@", storage)
 
 
 @contextmanager
@@ -75,9 +68,13 @@ def storage_errors(storage: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, need_optuna().exceptions.StorageInternalError) as error:
         cause = error.__cause__ if isinstance(error.__cause__, SQLAlchemyError) else error
-        raise ValueError(
-            f"the storage {masked(storage)} failed: {_first_line(cause)}; run the same command to continue"
-        ) from error
+        raise failure(storage, "failed", cause, "; run the same command to continue") from error
+
+
+def failure(storage: str, what: str, error: BaseException | str, advice: str = "") -> ValueError:
+    """The one sentence about an error of a storage, without the password and without SQLAlchemy's further lines."""
+    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    return ValueError(f"the storage {masked(storage)} {what}: {reason}{advice}")
 
 
 def open_storage(storage: str) -> "optuna.storages.BaseStorage":
@@ -93,17 +90,15 @@ def open_storage(storage: str) -> "optuna.storages.BaseStorage":
         try:
             return _open_journal(Path(rest)) if kind == "journal" else _open_database(storage)
         except ImportError:
-            driver = (
+            advice = (
                 "pip install 'capsnet[search-postgres]'" if kind == "postgresql" else "see SQLAlchemy's documentation"
             )
-            reason = f"the driver for {kind} is not installed: {driver}"
+            raise failure(storage, "cannot be used", f"the driver for {kind} is not installed: {advice}") from None
         except (SQLAlchemyError, sqlite3.Error, RuntimeError, ValueError, OSError) as error:
             transient = isinstance(error, IntegrityError) or any(sign in str(error) for sign in TRANSIENT)
-            if transient and time.monotonic() < deadline:
-                time.sleep(0.1 + 0.2 * random.random())
-                continue
-            reason = _first_line(error)
-        raise ValueError(f"the storage {masked(storage)} cannot be used: {reason}")
+            if not transient or time.monotonic() >= deadline:
+                raise failure(storage, "cannot be used", error) from None
+            time.sleep(0.1 + 0.2 * random.random())
 
 
 def _open_journal(path: Path) -> "optuna.storages.BaseStorage":
@@ -154,19 +149,9 @@ def open_study(storage: str, name: str, config: TrainConfig, space: str) -> "opt
     if stored is None:
         study.set_user_attr(STUDY_ATTR, wanted)
         return study
-    stored["config"] = json.loads(check_config(stored["config"]).to_json())  # with settings that were added later
-    if stored != wanted:
-        raise ValueError(
-            f"the study {name!r} in {masked(storage)} is another search: {_difference(stored, wanted)}; "
-            "choose another --study or --out"
-        )
+    before = json.loads(check_config(stored["config"]).to_json()) | {"space": stored["space"]}  # with later settings
+    now = wanted["config"] | {"space": space}
+    if differences := [f"its {key} is {before[key]!r}, not {now[key]!r}" for key in now if before[key] != now[key]]:
+        where = f"the study {name!r} in {masked(storage)}"
+        raise ValueError(f"{where} is another search: {'; '.join(differences)}; choose another --study or --out")
     return study
-
-
-def _difference(stored: dict[str, Any], wanted: dict[str, Any]) -> str:
-    if stored["space"] != wanted["space"]:
-        return f"its space is {stored['space']}, not {wanted['space']}"
-    before, now = stored["config"], wanted["config"]
-    return "its recipe differs: " + "; ".join(
-        f"{key} is {before[key]!r}, not {now[key]!r}" for key in now if before[key] != now[key]
-    )

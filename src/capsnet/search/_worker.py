@@ -172,16 +172,13 @@ def _emptied(folder: Path) -> Path:
 
 @contextmanager
 def quiet_epochs() -> Iterator[None]:
-    """Hide the log lines of single epochs: a trial is one line."""
-    package, search = logging.getLogger("capsnet"), logging.getLogger("capsnet.search")
-    before = package.level, search.level
-    search.setLevel(package.getEffectiveLevel())
-    package.setLevel(logging.WARNING)
+    """Hide the log lines of single epochs, but not those of ``capsnet.search``: a trial is one line."""
+    log, hide = logging.getLogger("capsnet"), lambda record: record.levelno >= logging.WARNING
+    log.addFilter(hide)
     try:
         yield
     finally:
-        package.setLevel(before[0])
-        search.setLevel(before[1])
+        log.removeFilter(hide)
 
 
 def main() -> int:

@@ -8,27 +8,18 @@ network has are suggested: a convolutional network has no routing to choose.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from capsnet import routing as routings
 from capsnet._names import check_name
 from capsnet.models import model_options
 from capsnet.search._storage import need_optuna
-from capsnet.training import TrainConfig
+from capsnet.training import TrainConfig, check_config
+
+if TYPE_CHECKING:
+    from optuna import Trial
 
 Choice = str | int | float | bool | None
-
-
-class Suggest(Protocol):
-    """The part of ``optuna.Trial`` that spaces use."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
-
-    def suggest_int(self, name: str, low: int, high: int) -> int: ...
-
-    def suggest_categorical(self, name: str, choices: list[Any]) -> Any: ...
-
-
 Values = dict[str, Any]  # the recipe's own values, by the names that spaces use
 
 
@@ -46,7 +37,7 @@ def current_values(config: TrainConfig) -> Values:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-def rate(trial: Suggest, current: Values) -> None:
+def rate(trial: "Trial", current: Values) -> None:
     """learning rate (a factor of 10 either way), schedule, batch size (half to double)"""
     lr = current["lr"]
     trial.suggest_float("lr", lr / 10, max(lr, min(10 * lr, 1.0)), log=True)
@@ -54,7 +45,7 @@ def rate(trial: Suggest, current: Values) -> None:
     trial.suggest_categorical("batch_size", [n for n in halves(current["batch_size"]) if n >= current["accumulate"]])
 
 
-def routing(trial: Suggest, current: Values) -> None:
+def routing(trial: "Trial", current: Values) -> None:
     """which routing; its iterations (1 to 5) and its inverse temperature, if it has them"""
     if "routing" not in current:
         return
@@ -68,7 +59,7 @@ def routing(trial: Suggest, current: Values) -> None:
         trial.suggest_float(name, min(0.001, now), max(0.3, now), log=True)
 
 
-def loss(trial: Suggest, current: Values) -> None:
+def loss(trial: "Trial", current: Values) -> None:
     """whether to reconstruct, how much that weighs (a factor of 20 either way), how large the decoder is"""
     if "decoder" not in current or not trial.suggest_categorical("decoder", [True, False]):
         return
@@ -81,7 +72,7 @@ def loss(trial: Suggest, current: Values) -> None:
             trial.suggest_categorical(name, halves(current[name]))
 
 
-def squash(trial: Suggest, current: Values) -> None:
+def squash(trial: "Trial", current: Values) -> None:
     """which squash, and the factor before it in the primary capsules"""
     if "squash" in current:
         kinds = ["exp", "power:3", "unit"] if current["squash"] is None else ["paper", "exp", "power:3", "unit"]
@@ -91,7 +82,7 @@ def squash(trial: Suggest, current: Values) -> None:
         trial.suggest_float("primary_scale", min(0.03, now), max(3.0, now), log=True)
 
 
-def capsules(trial: Suggest, current: Values) -> None:
+def capsules(trial: "Trial", current: Values) -> None:
     """how many types of capsules there are and how many numbers a capsule has"""
     if "primary_types" in current:
         trial.suggest_categorical("primary_types", halves(current["primary_types"]))
@@ -106,7 +97,7 @@ def capsules(trial: Suggest, current: Values) -> None:
         trial.suggest_categorical("widths", [f"{channels}-{scaled}" for scaled in halves(tuple(types))])
 
 
-def augment(trial: Suggest, current: Values) -> None:
+def augment(trial: "Trial", current: Values) -> None:
     """how far training images are moved, turned, scaled, sheared, bent, lit; mirrored only if the recipe does"""
     if "vocabulary" in current:
         return  # texts are not augmented
@@ -117,22 +108,16 @@ def augment(trial: Suggest, current: Values) -> None:
         trial.suggest_categorical("augment.flip", [True, False])
 
 
-def everything(trial: Suggest, current: Values) -> None:
+def everything(trial: "Trial", current: Values) -> None:
     """all of these at once: needs many trials"""
     for space in SPACES.values():
         if space is not everything:
             space(trial, current)
 
 
-SPACES: dict[str, Callable[[Suggest, Values], None]] = {
-    "rate": rate,
-    "routing": routing,
-    "loss": loss,
-    "squash": squash,
-    "capsules": capsules,
-    "augment": augment,
-    "all": everything,
-}
+SPACES: dict[str, Callable[[Any, Values], None]] = {
+    space.__name__: space for space in (rate, routing, loss, squash, capsules, augment)
+} | {"all": everything}
 
 
 def list_spaces() -> list[str]:
@@ -148,50 +133,45 @@ def describe(name: str) -> str:
 def default_params(space: str, config: TrainConfig) -> dict[str, Choice]:
     """The recipe's own values of a space's settings; a recipe that the space cannot change is refused."""
     check_name("space", space, SPACES)
-    if not (params := _default_params(space, config)):
-        usable = ", ".join(name for name in SPACES if _default_params(name, config))
+    current = current_values(config)
+    words = {name: dashed(value) if isinstance(value, tuple) else value for name, value in current.items()}
+
+    def own_values(space: str) -> dict[str, Choice]:
+        trial = need_optuna().trial.FixedTrial(words)
+        SPACES[space](trial, current)
+        return trial.params
+
+    if not (params := own_values(space)):
+        usable = ", ".join(filter(own_values, SPACES))
         raise ValueError(f"the space {space!r} changes nothing of {config.model}: use one of {usable}")
     return params
 
 
-def _default_params(space: str, config: TrainConfig) -> dict[str, Choice]:
-    current = current_values(config)
-    words = {name: dashed(value) if isinstance(value, tuple) else value for name, value in current.items()}
-    trial = need_optuna().trial.FixedTrial(words)
-    SPACES[space](trial, current)
-    return trial.params
-
-
 def change(config: TrainConfig, params: dict[str, Choice]) -> TrainConfig:
-    """The configuration with the values of one trial."""
-    fields = {field.name for field in dataclasses.fields(TrainConfig)}
-    known = model_options(config.model)
-    options, changes, augmentation = dict(config.model_options), {}, {}
+    """The configuration with the values of one trial.
+
+    Another routing takes over only those of the recipe's routing options that it has.
+    """
+    values, known = dataclasses.asdict(config), model_options(config.model)
+    options = values["model_options"]
     if "routing" in params and params["routing"] != current_values(config)["routing"]:
-        _drop_routing_options(str(params["routing"]), options, changes)
+        values["iterations"], names = None, routings.option_names(str(params["routing"]))
+        options.pop("iterations", None)
+        before = options.pop("routing_options", None) or {}
+        if remaining := {key: value for key, value in before.items() if key in names}:
+            options["routing_options"] = remaining
     for name, value in params.items():
         group, _, part = name.partition(".")
         if group == "augment":
-            augmentation[part] = value
+            values[group][part] = value
         elif group == "routing_options":
             options[group] = (options.get(group) or {}) | {part: value}
-        elif name in fields:
-            changes[name] = value
+        elif name in values:
+            values[name] = value
         else:
             several = isinstance(known[check_name(f"option of {config.model}", name, known)], tuple)
             options[name] = [int(word) for word in str(value).split("-")] if several else value
-    return dataclasses.replace(
-        config, augment=dataclasses.replace(config.augment, **augmentation), model_options=options, **changes
-    )
-
-
-def _drop_routing_options(new: str, options: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Another routing takes over only those of the recipe's routing options that it has."""
-    changes["iterations"] = None
-    options.pop("iterations", None)
-    routing_options, known = options.pop("routing_options", None) or {}, routings.option_names(new)
-    if remaining := {key: value for key, value in routing_options.items() if key in known}:
-        options["routing_options"] = remaining
+    return check_config(values)
 
 
 def halves(value: Any) -> list[Any]:

@@ -45,6 +45,7 @@ HEADERS = {
 }
 ALWAYS = ("localhost", "127.0.0.1", "::1")
 ANYWHERE = ("0.0.0.0", "::", "")
+OTHER_SITES = ("cross-site", "same-site")
 
 
 class AccessControl:
@@ -54,12 +55,13 @@ class AccessControl:
     def __init__(
         self, app: ASGIApp, *, host: str = "127.0.0.1", token: str | None = None, names: Iterable[str] = ()
     ) -> None:
-        self.app, self.token = app, token
-        self.anywhere = host in ANYWHERE
-        self.origins = check_names(names)
+        self.app, self.token, self.anywhere, self.origins = app, token, host in ANYWHERE, check_names(names)
+        name = socket.gethostname().lower()
+        own = [name, f"{name}.local"] if self.anywhere else [host.strip("[]").lower()]
         configured = [name for name in map(host_name, self.origins) if name]
-        self.names = {*ALWAYS, *own_names(host), *configured}
-        self.listed = [*ALWAYS, *(own_names(host) if not self.anywhere else ["its addresses"]), *configured]
+        self.names = {*ALWAYS, *own, *configured}
+        listed = [*ALWAYS, *(["its addresses"] if self.anywhere else own), *configured]
+        self.listed = ", ".join(dict.fromkeys(listed))
         self.cookie = hashlib.sha256(token.encode()).hexdigest() if token else ""
         self.cookie_name = f"{COOKIE}-{self.cookie[:8]}"  # cookies know no ports: two servers must not share one
 
@@ -73,14 +75,12 @@ class AccessControl:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                if "cache-control" not in headers:
-                    headers["cache-control"] = "no-store"
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
             await send(message)
 
         headers = Headers(scope=scope)
-        refusal = self.refuse_stranger(headers, scope) or self.refuse_without_token(headers, scope)
+        refusal = self.refuse_foreign(headers, scope) or self.refuse_without_token(headers, scope)
         if refusal is None and too_large(headers):
             await drain(receive)
             refusal = problem(413, f"the body is too large: at most {LARGEST:,} bytes are taken")
@@ -89,17 +89,17 @@ class AccessControl:
         else:
             await self.app(scope, counted(receive), guarded)
 
-    def refuse_stranger(self, headers: Headers, scope: Scope) -> Response | None:
+    def refuse_foreign(self, headers: Headers, scope: Scope) -> Response | None:
         """Refuse another name in the Host header, and requests from other origins."""
         hosts = headers.getlist("host")
         name = host_name(hosts[0]) if len(hosts) == 1 else None
         if name is None or not (name in self.names or (self.anywhere and is_address(name))):
-            known = ", ".join(dict.fromkeys(self.listed))
-            return problem(403, f"this server answers to names of its own machine only ({known}): others need --name")
+            return problem(
+                403, f"this server answers to names of its own machine only ({self.listed}): others need --name"
+            )
         origin = headers.get("origin")
-        if origin is not None and origin_host(origin) not in (hosts[0].lower(), *self.origins):
-            return problem(403, "requests from other pages are not answered")
-        if scope["path"].startswith("/api") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        foreign = origin is not None and origin_host(origin) not in (hosts[0].lower(), *self.origins)
+        if foreign or (scope["path"].startswith("/api") and headers.get("sec-fetch-site") in OTHER_SITES):
             return problem(403, "requests from other pages are not answered")
         return None
 
@@ -125,20 +125,12 @@ class AccessControl:
         After a click on another site's page the browser would not send the new cookie along a redirect: then the
         answer is a page that refreshes itself. A redirect is better otherwise, it keeps the part after #.
         """
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        if headers.get("sec-fetch-site") in OTHER_SITES:
             response: Response = HTMLResponse('<!doctype html><meta http-equiv="refresh" content="0;url=/">')
         else:
             response = RedirectResponse("/", status_code=303)
         response.set_cookie(self.cookie_name, self.cookie, httponly=True, samesite="strict", path="/")
         return response
-
-
-def own_names(host: str) -> Iterable[str]:
-    """Names of a server that listens on ``host``, beside those of the loopback."""
-    if host not in ANYWHERE:
-        return [host.strip("[]").lower()]
-    name = socket.gethostname().lower()
-    return [name, f"{name}.local"]
 
 
 def check_names(names: Iterable[str]) -> list[str]:

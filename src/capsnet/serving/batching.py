@@ -13,12 +13,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from capsnet.serving.problems import Busy
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class Busy(Exception):
-    """Too many requests are waiting."""
 
 
 @dataclass
@@ -54,21 +52,17 @@ class Batcher(Generic[Item, Result]):
     async def ask(self, prepare: Callable[[], Item], preparing: Executor) -> Result:
         """Prepare one item in a thread of ``preparing``, then answer it together with others."""
         if self._inside >= self.limits.waiting:
-            raise Busy
+            raise Busy("images")
         self._inside += 1
         try:
-            item = await asyncio.get_running_loop().run_in_executor(preparing, prepare)
-            return await self._answer(item)
+            loop = asyncio.get_running_loop()
+            request = _Request(await loop.run_in_executor(preparing, prepare), loop.create_future())
+            self._queue.append(request)
+            if self._running is None or self._running.done():
+                self._running = loop.create_task(self._run())
+            return await request.answer
         finally:
             self._inside -= 1
-
-    def _answer(self, item: Item) -> "asyncio.Future[Result]":
-        loop = asyncio.get_running_loop()
-        request = _Request(item, loop.create_future())
-        self._queue.append(request)
-        if self._running is None or self._running.done():
-            self._running = loop.create_task(self._run())
-        return request.answer
 
     async def _run(self) -> None:
         """Batch after batch until the queue is empty."""

@@ -14,6 +14,13 @@ class Missing(LookupError):
     """There is nothing of that name or number: 404."""
 
 
+class Busy(HTTPException):
+    """Too much is waiting: 503."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(503, f"too many {what} are waiting: try again in a second", {"Retry-After": "1"})
+
+
 def add_handlers(app: FastAPI) -> None:
     """Register the handlers. Library code describes a wrong value by a ValueError: its text is the sentence."""
 

@@ -12,7 +12,7 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 
-from capsnet.serving.access import check_names
+from capsnet.serving.access import ANYWHERE, check_names, is_address
 
 PORT = 8028  # the first to be tried
 TRIES = 20
@@ -87,11 +87,10 @@ def listen(host: str, port: int | None) -> socket.socket:
         try:
             listener.bind((host, number))
             listener.listen(128)
-        except PermissionError:
-            listener.close()
-            raise ValueError(f"port {number} is not allowed for you: choose one above 1023") from None
         except OSError as error:
             listener.close()
+            if isinstance(error, PermissionError):
+                raise ValueError(f"port {number} is not allowed for you: choose one above 1023") from None
             if error.errno not in (98, 48, 10048):  # in use: Linux, macOS, Windows
                 raise ValueError(f"cannot listen on {host}: {error.strerror or error}") from None
             continue
@@ -102,17 +101,12 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def page_address(host: str, port: int, token: str | None) -> str:
     """The page's address; for a server on all interfaces, with this machine's name."""
-    shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    shown = socket.gethostname() if host in ANYWHERE else host
     shown = f"[{shown}]" if ":" in shown else shown
     return f"http://{shown}:{port}/{query(token)}"
 

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from fastapi import HTTPException, Response
+from fastapi import Response
 
 from capsnet import weights
 from capsnet.models import Model
-from capsnet.serving.problems import Missing
+from capsnet.serving.problems import Busy, Missing
 from capsnet.serving.wire import NOT_A_NUMBER, write
 
 WAITING = {"slow": 256, "quick": 256, "upload": 32}  # requests of each lane; beyond, 503
@@ -50,7 +50,7 @@ class Service:
         because a large image takes much memory while it is decoded: one at a time.
         """
         if self.inside[lane] >= WAITING[lane]:
-            raise HTTPException(503, "too many requests are waiting: try again in a second", {"Retry-After": "1"})
+            raise Busy("requests")
         workers = self.lane(lane, max(2, min(4, os.cpu_count() or 2)) if lane == "slow" else 1)
         self.inside[lane] += 1
         try:

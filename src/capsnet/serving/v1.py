@@ -3,7 +3,7 @@
 The requests of the page may change with the page; this one does not. docs/serving.md describes it.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -14,13 +14,12 @@ from torch import Tensor
 
 from capsnet.inference import PRESENT, preprocessing_of
 from capsnet.models import Model
-from capsnet.serving.batching import Batcher, Busy, Limits
+from capsnet.serving.batching import Batcher, Limits
 from capsnet.serving.images import open_image, to_array
 from capsnet.serving.service import Service
 from capsnet.serving.wire import Answer, Pixels, Problem, write
 
 PREPARING = 2  # threads that decode and frame images
-RETRY = "1"  # seconds
 FILES = ("image/", "application/octet-stream")
 
 
@@ -54,7 +53,7 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
     """Add the route. ``app.state.batchers`` holds the batcher of each model by its name."""
     limits = limits or Limits()
     batchers: dict[str, Batcher[Tensor, tuple[list[float], Any]]] = {
-        name: Batcher(_computing(model), lambda: service.lane("batches", 1), limits)
+        name: Batcher(partial(_compute, model), lambda: service.lane("batches", 1), limits)
         for name, model in service.models.items()
     }
     app.state.batchers = batchers
@@ -76,14 +75,8 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
         content = await request.body()
         if kind != "application/json" and not kind.startswith(FILES):
             raise HTTPException(415, f"the content type must be image/* or application/json, got {kind[:60] or 'none'}")
-        try:
-            lengths, poses = await batchers[model].ask(
-                lambda: _prepare(content, kind, network), service.lane("images", PREPARING)
-            )
-        except Busy:
-            raise HTTPException(
-                503, "too many images are waiting: try again in a second", {"Retry-After": RETRY}
-            ) from None
+        prepare = partial(_prepare, content, kind, network)
+        lengths, poses = await batchers[model].ask(prepare, service.lane("images", PREPARING))
         names = network.class_names
         order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
         return write(
@@ -98,16 +91,12 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
         )
 
 
-def _computing(model: Model) -> Callable[[list[Tensor]], list[tuple[list[float], Any]]]:
-    """A function of a batch of images (C, H, W) that gives the lengths and poses of each as plain numbers."""
-
-    def compute(images: list[Tensor]) -> list[tuple[list[float], Any]]:
-        with torch.inference_mode():
-            output = model(torch.stack(images))
-        poses = [None] * len(images) if output.poses is None else output.poses.tolist()
-        return list(zip(output.lengths.tolist(), poses, strict=True))
-
-    return compute
+def _compute(model: Model, images: list[Tensor]) -> list[tuple[list[float], Any]]:
+    """The lengths and poses of each of a batch of images (C, H, W) as plain numbers."""
+    with torch.inference_mode():
+        output = model(torch.stack(images))
+    poses = [None] * len(images) if output.poses is None else output.poses.tolist()
+    return list(zip(output.lengths.tolist(), poses, strict=True))
 
 
 def _prepare(content: bytes, kind: str, model: Model) -> Tensor:

@@ -3,14 +3,21 @@
 ``capsnet.training.run`` has the names of the files of a run folder.
 """
 
-from capsnet.training.checkpoint import Diverged
+from typing import TYPE_CHECKING
+
+from capsnet._lazy import lazy
 from capsnet.training.config import TrainConfig, check_config, read_config
-from capsnet.training.folds import CrossValidation, cross_validate
-from capsnet.training.loop import Interrupted, Result, train
-from capsnet.training.objective import loss_inputs
-from capsnet.training.prepare import build, first, load_splits, recorded
-from capsnet.training.run import Run, environment, processor
-from capsnet.training.trial import Tried, load_to_choose, try_out
+
+if TYPE_CHECKING:
+    from capsnet.training.checkpoint import Diverged
+    from capsnet.training.folds import CrossValidation, cross_validate
+    from capsnet.training.loop import Interrupted, Result, train
+    from capsnet.training.objective import loss_inputs
+    from capsnet.training.prepare import build, first, load_splits, recorded
+    from capsnet.training.run import Run, environment, processor
+    from capsnet.training.trial import Tried, load_to_choose, try_out
+else:  # at run time they are imported when the first one is used
+    __getattr__, __dir__ = lazy(__name__, "checkpoint", "folds", "loop", "objective", "prepare", "run", "trial")
 
 __all__ = [
     "CrossValidation",

@@ -11,7 +11,7 @@ import pydantic
 from pydantic import Field
 
 from capsnet._names import check_name, describe_error
-from capsnet.data import Augment
+from capsnet.data.augment import Augment
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
@@ -52,7 +52,7 @@ class TrainConfig:
     """Give rare classes larger weights: each class has the same total weight in the loss."""
     epochs: Count = 10
     """Passes over the training data."""
-    stop_at: Annotated[float, Field(gt=0, le=1)] | None = None
+    stop_at: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     """End after the first epoch whose validation accuracy reaches this, e.g. 0.992; None runs all epochs."""
     batch_size: Count = 128
     """Images per step, over all processes together."""
@@ -62,17 +62,17 @@ class TrainConfig:
     """Precision of the network's computation in training; weights, losses and tests stay fp32."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam as in the paper, or with decoupled weight decay."""
-    lr: Annotated[float, Field(gt=0, lt=10)] = 1e-3
+    lr: Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False)] = 1e-3
     """Learning rate: the first one of the paper's schedule, the highest one of one-cycle."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Weight decay of the optimizer."""
     schedule: Literal["paper", "one-cycle", "constant"] = "paper"
     """paper: x 0.96 every 2000 steps. one-cycle: up, then down to nearly zero."""
-    warm_up: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    warm_up: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.25
     """Fraction of a one-cycle schedule that goes up."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Largest gradient norm; None does not clip."""
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    ema: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
     """Decay of an average of the weights, e.g. 0.999 (shorter at first), which is tested and saved; None: none."""
     keep: Literal["best", "last"] = "best"
     """Which epoch's weights to keep: the best on the validation split, or the last."""

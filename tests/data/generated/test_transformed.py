@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from capsnet.data import Augment, Preprocess, affnist, batches, expanded_mnist, load, mnist
-from capsnet.data.augment import warp_images
 from capsnet.data.generated.transformed import AFFINE, CANVAS, INK, Transformed
+from capsnet.data.warping import draw_maps, warp_images
 
 
 def tight(image: torch.Tensor) -> torch.Tensor:
@@ -89,7 +89,7 @@ def test_affnist_keeps_digits_on_the_canvas() -> None:
     assert "generated" in dataset.name
     index = np.arange(400)
     bent = dataset.batch(index).images
-    maps = AFFINE.draw_maps(0, 0, index)
+    maps = draw_maps(AFFINE, 0, 0, index)
     padded = torch.nn.functional.pad(mnist("test").batch(index).images, (6, 6, 6, 6))
     centred = warp_images(padded, maps, torch.zeros(400, 2, dtype=torch.int64))
     for before, after in zip(centred[:, 0], bent[:, 0], strict=True):
@@ -99,7 +99,7 @@ def test_affnist_keeps_digits_on_the_canvas() -> None:
 
 def test_affnist_maps_stay_within_the_published_bounds() -> None:
     """Rotation within 20 degrees, each axis scaled by 0.8 to 1.2, shear within 0.2: recovered from the maps alone."""
-    maps = AFFINE.draw_maps(0, 0, np.arange(20_000)).double().numpy()
+    maps = draw_maps(AFFINE, 0, 0, np.arange(20_000)).double().numpy()
     angle = np.degrees(np.arctan2(maps[:, 1, 0], maps[:, 0, 0]))  # the first column is the turned, scaled x axis
     wide = np.hypot(maps[:, 0, 0], maps[:, 1, 0])
     tall = np.linalg.det(maps) / wide

@@ -113,12 +113,12 @@ class Pairs(Dataset):
         single = alone.to(torch.float32).div_(255)
         merged = single.sum(dim=1).clamp_(max=1)
         classes = torch.from_numpy(self.digits.targets[chosen])  # (B, 2)
-        targets = torch.zeros(len(index), self.num_classes).scatter_(1, classes, 1.0)
         if augment is not None:
             both = torch.cat([merged.unsqueeze(1), single], dim=1).flatten(1, 2)  # one map moves all three pictures
             both = augment(both, seed=seed, epoch=epoch, indices=index).unsqueeze(2)
             merged, single = both[:, 0], both[:, 1:]
-        return Batch(merged, targets, torch.from_numpy(index), Sources(single, classes))
+        sources = Sources(single, classes)
+        return Batch(merged, sources.targets(self.num_classes), torch.from_numpy(index), sources)
 
     def overlaps(self, indices: ArrayLike, epoch: int = 0) -> NDArray[np.float64]:
         """How much the two digits overlap: the tight boxes' intersection over the smaller box, by area. (B,) -> (B,)"""

@@ -107,8 +107,8 @@ class Shapes(Dataset):
         if augment is not None:
             repeated = np.repeat(index, self.objects)  # the same key, hence the same movement as the picture's
             alone = augment(alone.flatten(0, 1), seed=seed, epoch=epoch, indices=repeated).unflatten(0, alone.shape[:2])
-        targets = torch.zeros(len(index), self.num_classes).scatter_(1, classes, 1.0)
-        return Batch(images, targets, torch.from_numpy(index), Sources(alone, classes))
+        sources = Sources(alone, classes)
+        return Batch(images, sources.targets(self.num_classes), torch.from_numpy(index), sources)
 
     def truth(self, indices: ArrayLike) -> Truth:
         """What is in these examples, before any augmentation."""

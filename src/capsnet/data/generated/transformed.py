@@ -19,13 +19,14 @@ from torch import Tensor
 
 from capsnet.data import keyed
 from capsnet.data._registry import register
-from capsnet.data.augment import Augment, shift_images, warp_images
+from capsnet.data.augment import Augment
 from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset
 from capsnet.data.preprocess import Preprocess
 from capsnet.data.readers._cache import cache_dir
 from capsnet.data.readers.affnist import find_affnist, read_affnist
 from capsnet.data.readers.mnist import mnist
 from capsnet.data.splits import SPLITS
+from capsnet.data.warping import draw_maps, shift_images, warp_images
 
 CANVAS = 40
 AFFINE = Augment(rotate=20, shear=0.2, scale=0.2)  # affNIST's bounds
@@ -77,7 +78,7 @@ class Transformed(Dataset):
         digits = self.digits.batch(index % len(self.digits))
         images = _enlarge(digits.images)
         if self.bend:
-            maps = AFFINE.draw_maps(self.seed, when, index)
+            maps = draw_maps(AFFINE, self.seed, when, index)
             images = warp_images(images, maps, torch.zeros(len(index), 2, dtype=torch.int64))
         offsets = self._offsets(images, index, when)
         images = shift_images(images, torch.from_numpy(offsets), int(np.abs(offsets).max(initial=0)))

@@ -5,66 +5,49 @@
  *
  * While one is in flight only the newest of those that wait is kept; the others resolve to null and are never sent.
  * An answer is ignored when a newer request is waiting, unless the lane is `live`: then every answer is used, so that a
- * picture follows a moving slider.
- *
- * @param {{live?: boolean}} [options]
- * @returns {((path: string, body?: object) => Promise<object|null>) & {forget: () => void}} `forget()` drops the
- *   request in flight
+ * picture follows a moving slider. `call.forget()` drops the request in flight.
  */
 export function latest({ live = false } = {}) {
-  const lane = { busy: false, current: null, waiting: null, forgotten: null };
+  let [busy, wanted, waiting] = [false, null, null]; // `wanted` is the request in flight until it is forgotten
+  async function run() {
+    busy = true;
+    while (waiting) {
+      const job = waiting;
+      [wanted, waiting] = [job, null];
+      try {
+        const answer = await ask(job.path, job.body && JSON.stringify(job.body));
+        job.resolve((waiting && !live) || wanted !== job ? null : answer);
+      } catch (error) {
+        if (waiting || wanted !== job) job.resolve(null); // errors of stale requests are ignored
+        else job.reject(error);
+      }
+    }
+    busy = false;
+  }
   const call = (path, body) =>
     new Promise((resolve, reject) => {
-      lane.waiting?.resolve(null);
-      lane.waiting = { path, body, live, resolve, reject };
-      if (!lane.busy) run(lane);
+      waiting?.resolve(null);
+      waiting = { path, body, resolve, reject };
+      if (!busy) run();
     });
   call.forget = () => {
-    lane.waiting?.resolve(null);
-    lane.waiting = null;
-    lane.forgotten = lane.current;
+    waiting?.resolve(null);
+    [wanted, waiting] = [null, null];
   };
   return call;
 }
 
-async function run(lane) {
-  lane.busy = true;
-  while (lane.waiting) {
-    const job = lane.waiting;
-    lane.waiting = null;
-    lane.current = job;
-    try {
-      const answer = await (job.body === undefined ? get(job.path) : post(job.path, job.body));
-      job.resolve((lane.waiting && !job.live) || lane.forgotten === job ? null : answer);
-    } catch (error) {
-      if (lane.waiting || lane.forgotten === job) job.resolve(null); // errors of stale requests are ignored
-      else job.reject(error);
-    }
-  }
-  lane.current = null;
-  lane.busy = false;
-}
-
 /** The JSON answer to a GET of "/api/...". */
-export const get = (path) => ask(path, {});
-
-/** The JSON answer to a POST of a JSON body. */
-function post(path, body) {
-  return ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-}
+export const get = (path) => ask(path);
 
 /** The JSON answer to a POST of raw bytes (a Blob or File). */
-export function postBytes(path, bytes) {
-  return ask(path, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: bytes });
-}
+export const postBytes = (path, bytes) => ask(path, bytes, "application/octet-stream");
 
-async function ask(path, options) {
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch {
+async function ask(path, body, type = "application/json") {
+  const options = body && { method: "POST", headers: { "Content-Type": type }, body };
+  const response = await fetch(path, options).catch(() => {
     throw new Error("The server does not answer. Is `capsnet explore` still running?");
-  }
+  });
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new Error(answer?.error ?? `The server refused this (${response.status}).`);
   return answer;
@@ -72,19 +55,17 @@ async function ask(path, options) {
 
 let quiet = null;
 
-/** Say something in the status line; it goes away by itself. */
-export function say(sentence, { kind = "note" } = {}) {
+/** Write a sentence into the status line, for some seconds. */
+export function say(text, kind = "note") {
   const line = document.getElementById("status");
-  line.textContent = sentence;
+  line.textContent = text;
   line.dataset.kind = kind;
   clearTimeout(quiet);
   quiet = setTimeout(() => { line.textContent = ""; }, kind === "error" ? 12000 : 4000);
 }
 
 /** Show what went wrong in the status line. Fits into `.catch(report)`. */
-export function report(error) {
-  say(sentence(error), { kind: "error" });
-}
+export const report = (error) => say(sentence(error), "error");
 
 export const capitalised = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 

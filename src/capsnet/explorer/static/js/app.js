@@ -1,11 +1,11 @@
-/** The page: mount the panels, load the networks, open the link or an example. */
+/** The page: build the panels, load the networks, open the link or an example. */
 
 import { get, report } from "./api.js";
 import { mount as mountBars } from "./bars.js";
 import { mount as mountCompare } from "./compare.js";
 import { mount as mountDraw, showExample } from "./draw.js";
 import { offer } from "./elements.js";
-import { mount as mountFormulas } from "./formulas.js";
+import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
 import { mount as mountKnobs } from "./knobs.js";
@@ -18,21 +18,31 @@ import { currentModel, state } from "./state.js";
 import { mount as mountSweep } from "./sweep.js";
 import { mount as mountToy } from "./toy.js";
 
-const PANELS = {
-  draw: mountDraw, who: mountBars, knobs: mountKnobs, sweep: mountSweep, routing: mountRouting, toy: mountToy,
-  pair: mountPair, compare: mountCompare, share: mountShare,
-};
+/** [id, mount, title, sentence, formula]; where the last two are missing, they depend on the network or the routing. */
+const PANELS = [
+  ["draw", mountDraw, "Draw"],
+  ["classes", mountBars, "Which digit?"],
+  ["knobs", mountKnobs, "Turn the knobs",
+    "The pose says how the object looks: change one number and see what it means.", "x̂ = decoder(v_k + δ)"],
+  ["sweep", mountSweep, "Sweep",
+    "Each row moves one number of the capsule; choose a picture to turn that knob.", "x̂_dδ = decoder(v_k + δ e_d)"],
+  ["routing", mountRouting, "See the routing"],
+  ["toy", mountToy, "Routing by hand"],
+  ["pair", mountPair, "Two digits",
+    "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
+  ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
+  ["share", mountShare, "Share",
+    "The address bar holds this view; the same picture and weights give the same numbers anywhere.", "v = f_θ(x)"],
+];
 
 const AGAIN = 2000; // milliseconds until the descriptions of networks are asked for again
-const TRIES = 30;
 
-function describe({ parameters, routing, test_accuracy: accuracy, summary }) {
-  const millions = parameters >= 1e6;
-  const size = millions ? `${(parameters / 1e6).toFixed(1)} million` : `${Math.round(parameters / 1e3)} thousand`;
+function describe({ parameters, routing, test_accuracy: accuracy }) {
+  const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} million` : `${Math.round(parameters / 1e3)} thousand`;
   const facts = [`${size} parameters`];
   if (routing) facts.push(`${routing.name} routing${routing.iterations ? `, ${routing.iterations} iterations` : ""}`);
   if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % of the test set`);
-  return { facts: facts.join(" · "), summary };
+  return facts.join(" · ");
 }
 
 function mountPicker() {
@@ -41,24 +51,13 @@ function mountPicker() {
   state.on(["models"], () => offer(picker, state.get("models").map(({ name, title }) => [name, title])));
   state.on(["model"], () => {
     const model = currentModel();
-    const { facts, summary } = describe(model);
-    picker.value = model.name;
-    picker.title = summary ?? "";
-    document.getElementById("model-facts").textContent = facts;
-    document.getElementById("frame-size").textContent =
-      `${model.image_size.join(" × ")}${model.channels > 1 ? ` × ${model.channels}` : ""}`;
-  });
-}
-
-function mountSkip() {
-  document.getElementById("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the part behind "#" belongs to the view
-    document.getElementById("main").focus();
+    Object.assign(picker, { value: model.name, title: model.summary });
+    document.getElementById("model-facts").textContent = describe(model);
   });
 }
 
 /** Ranges of a network that is not bundled are measured while the page is open: ask again for a minute. */
-function awaitRanges(tries = TRIES) {
+function awaitRanges(tries = 30) {
   const missing = state.get("models").filter(({ dims, ranges, gallery }) => dims && !ranges && gallery);
   if (!missing.length || tries === 0) return;
   setTimeout(async () => {
@@ -90,11 +89,16 @@ async function load() {
 }
 
 function main() {
-  mountSkip();
+  const place = document.getElementById("main");
+  document.getElementById("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the part behind "#" belongs to the view
+    place.focus();
+  });
+  place.append(...PANELS.map(([id, , ...words]) => panel(id, ...words)));
   mountPicker();
   mountHints(document.getElementById("hints"));
-  mountFormulas(document.getElementById("who"), document.getElementById("routing"));
-  for (const [id, mount] of Object.entries(PANELS)) mount(document.getElementById(id));
+  mountFormulas();
+  for (const [id, mount] of PANELS) mount(document.getElementById(id));
   start();
   load().catch(report);
 }

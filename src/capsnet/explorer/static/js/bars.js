@@ -35,8 +35,8 @@ function build() {
   rows = classes.map((name, k) => {
     const radio = h("input", {
       type: "radio", name: "klass", value: k, class: "visually-hidden", "aria-labelledby": `class-${k}`,
+      onchange: () => select(k),
     });
-    radio.addEventListener("change", () => select(k));
     const fill = h("div", { class: "fill" });
     const meter = h("div", {
       class: "meter", role: "meter", "data-testid": `bar-${k}`, "aria-label": `How present ${name} is`,
@@ -77,15 +77,10 @@ function update() {
 function speak({ lengths, order }) {
   const { classes } = currentModel();
   const words = (k) => [h("b", {}, classes[k]), " · ", lengths[k].toFixed(2)];
-  const present = lengths[order[0]] >= PRESENT;
   parts.verdict.setAttribute("aria-live", state.get("drawing") ? "off" : "polite"); // announced when the stroke has ended
-  if (isBlank(state.get("seen"))) {
-    parts.first.replaceChildren(h("span", {}, "nothing drawn yet"));
-    parts.second.replaceChildren();
-    return;
-  }
+  const blank = isBlank(state.get("seen"));
   const none = [h("span", {}, `none reaches ${PRESENT}`), " · longest: ", ...words(order[0])];
-  const first = [h("span", {}, "first: "), ...words(order[0])];
-  parts.first.replaceChildren(...(present ? first : none));
-  parts.second.replaceChildren(...(order.length > 1 ? [h("span", {}, "second: "), ...words(order[1])] : []));
+  const first = lengths[order[0]] >= PRESENT ? [h("span", {}, "first: "), ...words(order[0])] : none;
+  parts.first.replaceChildren(...(blank ? [h("span", {}, "nothing drawn yet")] : first));
+  parts.second.replaceChildren(...(blank || order.length < 2 ? [] : [h("span", {}, "second: "), ...words(order[1])]));
 }

@@ -27,13 +27,10 @@ const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.l
 const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations);
 
 class Card {
-  /** @param {number} number its place  @param {{onChange: Function, onRemove: Function}} hooks */
   constructor(number, { onChange, onRemove }) {
     this.fit = latest();
     this.classify = latest();
     this.onChange = onChange;
-    this.times = [];
-    this.timed = null; // the answer whose time was the last
     this.turn = 0; // counts requests: stale responses are ignored
     const model = choice("Network", [], { onchange: () => onChange({ model: this.model.value }) });
     const routing = choice("Routing", [], { onchange: () => this.rerouted() });
@@ -41,7 +38,7 @@ class Card {
     [this.model, this.routing, this.iterations] = [model, routing, iterations].map(({ select }) => select);
     this.verdict = h("p", { class: "compare-verdict" });
     this.bars = h("div", { class: "compare-bars", role: "img" });
-    this.facts = h("p", { class: "compare-facts" });
+    this.facts = h("p", { class: "note compare-facts" });
     this.canvas = h("canvas", { class: "compare-picture", role: "img", hidden: true });
     this.remove = button("×", onRemove, { class: "button icon small", "aria-label": `Remove column ${number + 1}` });
     const choices = h("div", { class: "compare-choices" }, model.label, routing.label, iterations.label, this.remove);
@@ -61,8 +58,7 @@ class Card {
   set(entry, models, removable) {
     const model = models.find(({ name }) => name === entry.model) ?? models[0];
     const key = JSON.stringify([entry, model.name]);
-    // times of another routing do not count
-    if (key !== this.key) Object.assign(this, { times: [], timed: null });
+    if (key !== this.key) Object.assign(this, { times: [], timed: null }); // `timed`: the answer whose time is the last
     Object.assign(this, { key, entry, described: model });
     offer(this.model, models.map(({ name, title }) => [name, title]));
     this.model.value = model.name;
@@ -82,34 +78,17 @@ class Card {
 
   async ask(seen) {
     this.turn += 1;
-    const { described: model, key, turn } = this;
+    const { described: model, entry: { routing, iterations }, key, turn } = this;
     const current = () => key === this.key && turn === this.turn;
-    const picture = await this.frame(seen, model);
+    const fit = () => this.fit("/api/see", { model: model.name, image: toWire(seen), centre: state.get("centre") });
+    // the very same picture in the middle of this network's frame, where that is possible
+    const picture = fits(seen, model) ? seen : framed(seen, model) ?? fromWire((await fit())?.seen);
     if (!picture || !current()) return;
-    const answer = this.known(picture) ?? await this.answer(picture);
-    if (answer && current()) this.show(answer, model, picture, picture !== seen);
-  }
-
-  /** The page's own answer where this column is the network itself, so that nothing is computed twice; else null. */
-  known(picture) {
-    const { entry: { routing, iterations }, described: model } = this;
     const own = !routing && (iterations ?? model.routing?.iterations) === model.routing?.iterations;
-    return own && model.name === state.get("model") && picture === state.get("seen") ? state.get("answer") : null;
-  }
-
-  answer(picture) {
-    const { entry: { routing, iterations }, described: model } = this;
-    const other = { ...(routing && { routing }), ...(iterations && { iterations }) };
-    return this.classify("/api/classify", { model: model.name, seen: toWire(picture), ...other });
-  }
-
-  /** The picture in the frame of this network: the very same in the middle of it, where that is possible. */
-  async frame(seen, model) {
-    if (fits(seen, model)) return seen;
-    const middle = framed(seen, model);
-    if (middle) return middle;
-    const answer = await this.fit("/api/see", { model: model.name, image: toWire(seen), centre: state.get("centre") });
-    return answer && fromWire(answer.seen);
+    const known = own && model.name === state.get("model") && picture === state.get("seen"); // compute nothing twice
+    const body = { model: model.name, seen: toWire(picture), routing, iterations };
+    const answer = (known && state.get("answer")) || await this.classify("/api/classify", body);
+    if (answer && current()) this.show(answer, model, picture, picture !== seen);
   }
 
   show(answer, model, picture, resized) {
@@ -122,17 +101,16 @@ class Card {
     const first = [h("b", {}, classes[order[0]]), ` ${lengths[order[0]].toFixed(3)}`];
     const second = order.length > 1 ? [line(`second: ${words(order[1])}`)] : [];
     const unsure = lengths[order[0]] < PRESENT ? [line(`none reaches ${PRESENT}`)] : [];
-    const verdict = isBlank(picture) ? [line("nothing drawn yet")] : [...first, ...second, ...unsure];
-    this.verdict.replaceChildren(...verdict);
+    const blank = [line("nothing drawn yet")];
+    this.verdict.replaceChildren(...(isBlank(picture) ? blank : [...first, ...second, ...unsure]));
     this.bars.classList.toggle("wide", classes.some((name) => name.length > 2));
     this.bars.setAttribute("aria-label", `Lengths: ${classes.map((_, klass) => words(klass)).join(", ")}`);
     this.bars.replaceChildren(
       ...classes.map((name, klass) => {
         const bar = h("span", { class: "fill" });
         bar.style.height = `${100 * Math.min(1, lengths[klass])}%`;
-        const place = order.indexOf(klass);
-        const track = h("span", { class: "track" }, bar);
-        return h("span", { class: place === 0 ? "column first" : "column" }, track, h("span", { class: "name" }, name));
+        return h("span", { class: klass === order[0] ? "column first" : "column" },
+          h("span", { class: "track" }, bar), h("span", { class: "name" }, name));
       }),
     );
     const time = `${median(this.times).toFixed(1)} ms`;

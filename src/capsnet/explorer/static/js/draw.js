@@ -1,7 +1,7 @@
 /** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
 
 import { latest, report } from "./api.js";
-import { button, h } from "./elements.js";
+import { button, figure, h } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { Ink, SIDE } from "./ink.js";
 import { origin, show, startRequest } from "./network.js";
@@ -28,17 +28,15 @@ export function mount(section) {
   const cursor = h("div", { class: "cursor", hidden: true });
   const invitation = h("p", { class: "invitation", "aria-hidden": "true" });
   tools = { canvas, cursor, invitation, ...buildTools() };
+  const extras = h("div", { class: "sources" });
   section.querySelector(".body").append(
     h("div", { class: "easel" },
       h("div", { class: "stage" }, canvas, cursor, invitation),
       h("div", { class: "side" }, tools.figure, tools.panel)),
-    h("p", { id: "draw-help", class: "note keys" }, HELP),
-  );
+    h("p", { id: "draw-help", class: "note keys" }, HELP), extras);
   ink = new Ink(canvas);
-  listenToPointer(canvas);
+  ink.listen({ down, move, up: endStroke });
   listenToKeys(canvas, cursor);
-  const extras = h("div", { class: "sources" });
-  section.querySelector(".body").append(extras);
   mountUpload(tools.uploads, (chosen) => { file = chosen; });
   mountGallery(extras);
   state.on(["seen"], follow);
@@ -54,21 +52,20 @@ export function showExample(seen) {
 }
 
 function buildTools() {
-  const undo = button("Undo", () => back(false), { "data-testid": "undo" });
-  const redo = button("Redo", () => back(true), { "data-testid": "redo" });
-  const clear = button("Clear", wipe, { "data-testid": "clear" });
+  const make = (text, onclick) => button(text, onclick, { "data-testid": text.toLowerCase() });
   const toggle = () => eraser.setAttribute("aria-pressed", !erasing());
-  const eraser = button("Eraser", toggle, { "data-testid": "eraser", "aria-pressed": "false" });
+  const [undo, redo] = [make("Undo", () => back(false)), make("Redo", () => back(true))];
+  const [eraser, clear] = [make("Eraser", toggle), make("Clear", wipe)];
+  eraser.setAttribute("aria-pressed", false);
   const brush = h("input", { type: "range", id: "brush", "data-testid": "brush", min: 12, max: 64, value: 34 });
   const centre = h("input", {
     type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),
   });
   centre.checked = state.get("centre");
-  const seen = h("canvas", { "data-testid": "seen", role: "img", "aria-label": "What the network sees: nothing yet" });
+  const seen = figure("seen", "What the network sees", { class: "seen" });
   const uploads = h("div", { class: "uploads" });
   return {
-    undo, redo, eraser, brush, centre, seen, uploads,
-    figure: h("figure", { class: "seen" }, seen, h("figcaption", { class: "note" }, "What the network sees")),
+    undo, redo, eraser, brush, centre, seen: seen.canvas, figure: seen.figure, uploads,
     panel: h("div", { class: "controls" },
       h("div", { class: "buttons" }, undo, redo, eraser, clear),
       h("label", { class: "brush", for: "brush" }, h("span", {}, "Brush"), brush),
@@ -116,7 +113,7 @@ function take(seen, original, from) {
   const source = { seen: original, from, loaded: seen, file: from === "upload" ? file : null };
   const same = ink.source?.seen === original || (source.file && ink.source?.file === file);
   if (from === "pair" && !same) {
-    ink.cover(seen, source, { shown, example });
+    ink.load(seen, source, ink.below ?? { ...ink.snapshot(), shown, example });
     example = false;
   } else if (same) {
     ink.load(seen, source, ink.below); // the same picture in another frame, or prepared in another way
@@ -150,15 +147,21 @@ function refresh() {
   tools.invitation.textContent = example ? "An example. Draw your own: the first stroke clears it." : "Draw here";
 }
 
-function beginStroke(point, options) {
+/** Before the drawing is changed: remember it, and clear it if it is the example. */
+function beginChange() {
   stroke += 1;
   startRequest();
   ink.remember();
   if (example) ink.clear();
   example = false;
+}
+
+function beginStroke(point, options) {
+  beginChange();
   ink.begin(point, options);
   state.set({ penDown: true, drawing: true, pairMode: false });
   refresh();
+  look();
 }
 
 function endStroke() {
@@ -167,11 +170,8 @@ function endStroke() {
 }
 
 function wipe() {
-  stroke += 1;
-  startRequest();
-  ink.remember();
+  beginChange();
   ink.clear();
-  example = false;
   state.set({ chosen: false });
   refresh();
   look();
@@ -195,29 +195,15 @@ function width(event) {
   return event?.pointerType === "pen" && event.pressure ? brush * (0.4 + 1.2 * event.pressure) : brush;
 }
 
-function listenToPointer(canvas) {
-  let pointer = null; // one finger draws at a time
-  canvas.addEventListener("pointerdown", (event) => {
-    if (pointer !== null || (event.pointerType === "mouse" && event.button !== 0)) return;
-    pointer = event.pointerId;
-    canvas.setPointerCapture(pointer);
-    const rubber = (event.buttons & 32) !== 0; // the other end of a pen
-    beginStroke(ink.place(event), { width: width(event), erase: erasing() || rubber });
-    look();
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (event.pointerId !== pointer) return;
-    const points = event.getCoalescedEvents?.() ?? [];
-    for (const point of points.length ? points : [event]) ink.move(ink.place(point), width(point));
-    look();
-  });
-  const lift = (event) => {
-    if (event.pointerId !== pointer) return;
-    pointer = null;
-    endStroke();
-  };
-  canvas.addEventListener("pointerup", lift);
-  canvas.addEventListener("pointercancel", lift);
+function down(event) {
+  const rubber = (event.buttons & 32) !== 0; // the other end of a pen
+  beginStroke(ink.place(event), { width: width(event), erase: erasing() || rubber });
+}
+
+function move(event) {
+  const points = event.getCoalescedEvents?.() ?? [];
+  for (const point of points.length ? points : [event]) ink.move(ink.place(point), width(point));
+  look();
 }
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -230,6 +216,13 @@ function listenToKeys(canvas, cursor) {
     cursor.style.top = `${(at.y / SIDE) * 100}%`;
     cursor.classList.toggle("down", down);
   };
+  const step = ([right, below], far) => {
+    at.x = Math.min(SIDE, Math.max(0, at.x + far * right));
+    at.y = Math.min(SIDE, Math.max(0, at.y + far * below));
+    if (!down) return;
+    ink.move({ ...at });
+    look();
+  };
   const lift = () => {
     if (!down) return;
     down = false;
@@ -239,7 +232,6 @@ function listenToKeys(canvas, cursor) {
   const press = () => {
     down = true;
     beginStroke({ ...at }, { width: width(), erase: erasing() });
-    look();
     mark();
   };
   canvas.addEventListener("focus", () => { cursor.hidden = !canvas.matches(":focus-visible"); mark(); });
@@ -253,15 +245,7 @@ function listenToKeys(canvas, cursor) {
     cursor.hidden = false;
     if (event.key === " ") (down ? lift : press)();
     if (event.key === "Escape") lift();
-    if (arrow) {
-      const far = event.shiftKey ? 32 : 10;
-      at.x = Math.min(SIDE, Math.max(0, at.x + far * arrow[0]));
-      at.y = Math.min(SIDE, Math.max(0, at.y + far * arrow[1]));
-      if (down) {
-        ink.move({ ...at });
-        look();
-      }
-    }
+    if (arrow) step(arrow, event.shiftKey ? 32 : 10);
     mark();
   });
   document.addEventListener("keydown", (event) => {

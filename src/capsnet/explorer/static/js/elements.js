@@ -1,12 +1,17 @@
 /** Making elements without a library: one function for HTML, one for SVG. */
 
-function fill(element, attributes, children) {
+/** Set attributes and, by names like `onclick`, listeners. */
+export function assign(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+}
+
+function fill(element, attributes, children) {
+  assign(element, attributes);
+  element.append(...children);
   return element;
 }
 
@@ -18,12 +23,14 @@ export function button(text, onclick, attributes = {}) {
 }
 
 /** The same for SVG. */
-export function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-}
+export const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-export function assign(element, attributes) {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+/** A canvas with a caption, which is its label too until there is a better one. */
+export function figure(testid, title, attributes = {}) {
+  const canvas = h("canvas", { role: "img", "data-testid": testid, "aria-label": title });
+  const caption = h("figcaption", {}, title);
+  return { canvas, caption, figure: h("figure", attributes, canvas, caption) };
 }
 
 /** A labelled `<select>`; `options` are [value, text] pairs. */
@@ -40,15 +47,14 @@ export function offer(select, options) {
   if (options.some(([key]) => String(key) === value)) select.value = value;
 }
 
-/**
- * Call `draw(share)` with shares that go smoothly from 0 to 1.
- *
- * @param {number} milliseconds  @param {(share: number) => void} draw
- * @returns {() => void} stops it
- */
+/** Call `draw(share)` with shares that go smoothly from 0 to 1, or at once to 1. Returns a function that stops it. */
 export function tween(milliseconds, draw) {
   const begin = performance.now();
   let frame = 0;
+  if (!milliseconds || !mayMove()) {
+    draw(1);
+    return () => {};
+  }
   const tick = (time) => {
     const t = Math.min(1, Math.max(0, (time - begin) / milliseconds));
     draw(t * t * (3 - 2 * t));

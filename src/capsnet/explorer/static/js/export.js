@@ -6,7 +6,6 @@ import { currentModel, state } from "./state.js";
 import { strip } from "./sweep.js";
 
 const [INK, MUTED, LINE, BLUE, ORANGE] = ["#14171c", "#59616d", "#dde1e6", "#0072b2", "#bf5200"];
-const FONT = "system-ui, sans-serif";
 
 /** The view as a PNG, always dark ink on white: it goes into papers and mails. */
 export async function asPicture() {
@@ -16,7 +15,7 @@ export async function asPicture() {
   context.fillStyle = "#fff";
   context.fillRect(0, 0, canvas.width, canvas.height);
   const write = (text, x, y, { size = 15, colour = INK, weight = 400, align = "left" } = {}) => {
-    Object.assign(context, { font: `${weight} ${size}px ${FONT}`, fillStyle: colour, textAlign: align });
+    Object.assign(context, { font: `${weight} ${size}px system-ui, sans-serif`, fillStyle: colour, textAlign: align });
     context.fillText(text, x, y);
   };
   const model = currentModel();

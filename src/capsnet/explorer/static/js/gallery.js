@@ -7,8 +7,8 @@ import { frame, fromWire, paint } from "./pixels.js";
 import { rove } from "./rove.js";
 import { currentModel, state } from "./state.js";
 
-const browse = latest();
-const fetchDigit = latest();
+const [browse, fetchDigit] = [latest(), latest()];
+const address = (what, query = {}) => `/api/${what}?${new URLSearchParams({ model: state.get("model"), ...query })}`;
 
 const names = new WeakMap(); // descriptions of pictures that were put on the canvas; undo may bring them back
 const KINDS = [
@@ -21,7 +21,7 @@ let parts = null;
 
 /** Build the gallery; it is filled when the model is known. */
 export function mount(place) {
-  const tabs = h("div", { class: "segments", role: "tablist", "aria-label": "Which test pictures" });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Which test pictures" });
   const items = h("div", { class: "items", role: "toolbar", "aria-label": "Test pictures" });
   const panel = h("div", { role: "tabpanel", id: "gallery-items", "aria-label": "Test pictures" }, items);
   const page = (step, text, label) =>
@@ -42,9 +42,8 @@ export async function firstExample() {
   if (!model.gallery) return null;
   const kind = Math.min(7, model.classes.length - 1); // a seven, where the classes are digits
   try {
-    const { items } = await get(`/api/gallery?${new URLSearchParams({ model: model.name, kind, page: 0 })}`);
-    const { seen } = await get(`/api/digit/${items[0].index}?${new URLSearchParams({ model: model.name })}`);
-    return fromWire(seen);
+    const { items } = await get(address("gallery", { kind, page: 0 }));
+    return fromWire((await get(address(`digit/${items[0].index}`))).seen);
   } catch {
     return null; // the canvas shows an invitation instead
   }
@@ -54,17 +53,13 @@ async function meet() {
   const { gallery, classes } = currentModel();
   parts.place.hidden = !gallery;
   if (!gallery) return;
-  offerTabs(classes);
-  const count = await turn("hard", 0);
-  if (count === 0) await turn("0", 0); // not measured, or several objects per picture: show a class instead
-}
-
-function offerTabs(classes) {
   const kinds = [...KINDS, ...classes.map((name, k) => [String(k), name])];
   parts.tabs.replaceChildren(...kinds.map(([kind, text]) =>
     button(text, () => turn(kind, 0), {
       class: null, role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
     })));
+  const count = await turn("hard", 0);
+  if (count === 0) await turn("0", 0); // not measured, or several objects per picture: show a class instead
 }
 
 /** Show a page of a kind. Gives the number of its items, or null after an error. */
@@ -75,16 +70,10 @@ async function turn(kind, page) {
     if (tab.dataset.kind === kind) parts.stopTab(tab);
   }
   const model = currentModel();
-  const query = new URLSearchParams({ model: model.name, kind, page });
-  try {
-    const answer = await browse(`/api/gallery?${query}`);
-    if (!answer || model.name !== state.get("model")) return null;
-    fill(answer, model);
-    return answer.items.length;
-  } catch (error) {
-    report(error);
-    return null;
-  }
+  const answer = await browse(address("gallery", view)).catch(report);
+  if (!answer || model.name !== state.get("model")) return null;
+  fill(answer, model);
+  return answer.items.length;
 }
 
 function fill({ items, sprite, pages }, model) {
@@ -127,13 +116,9 @@ function caption(words) {
 
 async function pick(index, words) {
   const current = startRequest();
-  try {
-    const answer = await fetchDigit(`/api/digit/${index}?${new URLSearchParams({ model: state.get("model") })}`);
-    if (!answer || !current()) return;
-    const seen = fromWire(answer.seen);
-    names.set(seen, words);
-    show(seen, "gallery", { pairMode: false });
-  } catch (error) {
-    report(error);
-  }
+  const answer = await fetchDigit(address(`digit/${index}`)).catch(report);
+  if (!answer || !current()) return;
+  const seen = fromWire(answer.seen);
+  names.set(seen, words);
+  show(seen, "gallery", { pairMode: false });
 }

@@ -34,12 +34,9 @@ export function mount(strip) {
     button("Got it", close, { class: "button close" }),
   );
   help.addEventListener("click", () => {
-    if (!strip.hidden) {
-      close();
-      return;
-    }
+    if (!strip.hidden) return close();
     show(true);
-    strip.focus();
+    return strip.focus();
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !strip.hidden) close();

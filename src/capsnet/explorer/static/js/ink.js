@@ -1,5 +1,6 @@
 /** The drawing itself: white ink on black, smooth strokes, and the pictures to go back to. */
 
+import { assign } from "./elements.js";
 import { blank, nativeCanvas } from "./pixels.js";
 
 export const SIDE = 448; // of the canvas: 16 times MNIST's 28
@@ -12,17 +13,12 @@ const PAST = 40; // pictures to go back to
  */
 export class Ink {
   constructor(canvas) {
-    canvas.width = SIDE;
-    canvas.height = SIDE;
-    this.canvas = canvas;
+    this.canvas = Object.assign(canvas, { width: SIDE, height: SIDE });
     this.context = canvas.getContext("2d", { willReadFrequently: true });
     this.small = new OffscreenCanvas(SENT, SENT).getContext("2d", { willReadFrequently: true });
     this.small.imageSmoothingQuality = "high";
-    this.source = null;
-    this.below = null;
     this.pen = null; // while it is down: where it is, how wide, which colour
-    this.past = [];
-    this.future = [];
+    Object.assign(this, { past: [], future: [] });
     this.clear();
   }
 
@@ -56,12 +52,7 @@ export class Ink {
     return true;
   }
 
-  /** A picture lies on the canvas for a while; `note` goes along with what is below it. */
-  cover(pixels, source, note) {
-    this.load(pixels, source, this.below ?? { ...this.snapshot(), ...note });
-  }
-
-  /** What was below a cover is on the canvas again. Gives it with its note, or null if there is none. */
+  /** What was below is on the canvas again. Gives it, or null if there is none. */
   uncover() {
     const { below } = this;
     if (below) this.put(below);
@@ -83,6 +74,25 @@ export class Ink {
     this.context.imageSmoothingQuality = "high";
     this.context.drawImage(nativeCanvas(pixels), (SIDE - width) / 2, (SIDE - height) / 2, width, height);
     Object.assign(this, { source, below });
+  }
+
+  /** Follow one pointer at a time: `down`, `move` and `up` get its events. */
+  listen({ down, move, up }) {
+    let pointer = null;
+    const own = (callback) => (event) => event.pointerId === pointer && callback(event);
+    const lift = own((event) => {
+      pointer = null;
+      up(event);
+    });
+    assign(this.canvas, {
+      onpointerdown: (event) => {
+        if (pointer !== null || (event.pointerType === "mouse" && event.button !== 0)) return;
+        pointer = event.pointerId;
+        this.canvas.setPointerCapture(pointer);
+        down(event);
+      },
+      onpointermove: own(move), onpointerup: lift, onpointercancel: lift,
+    });
   }
 
   /** Where a pointer is, in canvas pixels. */

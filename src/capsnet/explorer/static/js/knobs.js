@@ -1,38 +1,34 @@
-/** Panel 3: one slider per number of the selected capsule; the decoder draws what they say, live. */
+/** Panel 3: one slider per number of the selected capsule; the decoder draws the changed pose, live. */
 
 import { latest, report } from "./api.js";
-import { button, h, svg } from "./elements.js";
+import { button, figure, h, svg } from "./elements.js";
 import { ownPose } from "./network.js";
 import { difference, fromWire, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const decode = latest({ live: true });
 const USUAL = [-0.3, 0.3]; // a slider's range where the data set's statistics are not known
+const NO_DECODER = "This network has no decoder: the poses of its capsules cannot be drawn.";
 
 let knobs = [];
 let parts = null;
 
 export function mount(section) {
-  const picture = (testid, caption) => {
-    const canvas = h("canvas", { "data-testid": testid, role: "img", "aria-label": caption });
-    return { canvas, figure: h("figure", {}, canvas, h("figcaption", {}, caption)) };
-  };
-  const input = picture("knobs-input", "input");
-  const drawn = picture("reconstruction", "reconstruction");
-  const apart = picture("difference", "difference");
-  apart.figure.append(h("p", { class: "pair-legend" },
+  const [input, drawn] = [figure("knobs-input", "input"), figure("reconstruction", "reconstruction")];
+  const apart = figure("difference", "difference");
+  apart.figure.append(h("p", { class: "row note pair-legend" },
     h("span", { class: "less" }, "missing"), h("span", { class: "more" }, "added")));
   const title = h("h3", {});
   const length = h("p", { class: "length" });
-  const resetAll = button("Reset all", reset, { "data-testid": "reset-all" });
+  const resetAll = button("Reset all", () => state.set({ pose: base() }), { "data-testid": "reset-all" });
   const sliders = h("div", { class: "sliders" });
   const panel = h("div", { class: "knobs" },
     h("div", { class: "pictures" }, input.figure, drawn.figure, apart.figure,
-      h("div", { class: "capsule" }, title, length, resetAll)),
+      h("div", { class: "row capsule" }, title, length, resetAll)),
     sliders);
   const reason = h("p", { class: "note reason", hidden: true });
-  const canvases = { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas };
-  parts = { panel, reason, sliders, title, length, resetAll, ...canvases };
+  parts = { panel, reason, sliders, title, length, resetAll };
+  Object.assign(parts, { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas });
   section.querySelector(".body").append(reason, panel);
   state.on(["model"], build);
   state.on(["answer", "klass", "measured"], label);
@@ -55,18 +51,12 @@ export function dimensionName(model, klass, dimension) {
   return known ? `${dimension + 1} ${known}` : String(dimension + 1);
 }
 
-function reset() {
-  state.set({ pose: base() });
-}
-
 function build() {
   const model = currentModel();
   const works = Boolean(model.dims && model.decoder);
   parts.panel.hidden = !works;
   parts.reason.hidden = works;
-  parts.reason.textContent = model.dims
-    ? "This network has no decoder: the poses of its capsules cannot be drawn."
-    : "This network has no capsules: it gives one number per class.";
+  parts.reason.textContent = model.dims ? NO_DECODER : "This network has no capsules: it gives one number per class.";
   knobs = works ? Array.from({ length: model.dims }, (_, d) => buildKnob(d)) : [];
   parts.sliders.style.setProperty("--half", Math.ceil(knobs.length / 2));
   parts.sliders.replaceChildren(...knobs.map(({ row }) => row));
@@ -74,17 +64,21 @@ function build() {
 
 function buildKnob(d) {
   const name = h("label", { for: `knob-${d}` });
-  const slider = h("input", { type: "range", id: `knob-${d}`, "data-testid": `knob-${d}`, step: "any" });
-  const tick = h("span", { class: "tick" });
-  const number = h("input", { type: "number", "data-testid": `knob-number-${d}`, step: "0.01", inputmode: "decimal" });
-  const revert = () => { turn(d, base()[d]); slider.focus(); };
-  const undo = button(arrow(), revert, { class: "button icon small", "data-testid": `knob-reset-${d}` });
-  slider.addEventListener("input", () => turn(d, Number(slider.value)));
-  slider.addEventListener("dblclick", () => turn(d, base()[d]));
-  number.addEventListener("change", () => {
-    if (number.value !== "" && Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
-    else update(); // not a number: show the old one again
+  const revert = () => turn(d, base()[d]);
+  const slider = h("input", {
+    type: "range", id: `knob-${d}`, "data-testid": `knob-${d}`, step: "any",
+    oninput: () => turn(d, Number(slider.value)), ondblclick: revert,
   });
+  const tick = h("span", { class: "tick" });
+  const number = h("input", {
+    type: "number", "data-testid": `knob-number-${d}`, step: "0.01", inputmode: "decimal",
+    onchange: () => {
+      if (Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
+      else update(); // not a number: show the old one again
+    },
+  });
+  const undo = button(arrow(), () => { revert(); slider.focus(); },
+    { class: "button icon small", "data-testid": `knob-reset-${d}` });
   const row = h("div", { class: "knob" }, name, h("span", { class: "track" }, tick, slider), number, undo);
   return { row, name, slider, tick, number, undo };
 }
@@ -95,26 +89,25 @@ function arrow() {
       "stroke-linecap": "round", "stroke-linejoin": "round" }));
 }
 
-/** The range of the class in the data, widened so that this capsule's value is inside. */
-function range(model, klass, d, own) {
-  const [low, high] = model.ranges?.[klass]?.[d] ?? USUAL;
-  return [Math.min(low, own - 0.05), Math.max(high, own + 0.05)];
+/** Set a slider's range; the tick marks the capsule's own value. */
+function scale({ slider, tick }, low, high, own) {
+  Object.assign(slider, { min: low, max: high });
+  tick.style.setProperty("--at", (own - low) / (high - low));
 }
 
 function label() {
   const [model, klass, own] = [currentModel(), state.get("klass"), base()];
-  if (own && !model.dims) parts.reason.textContent = "This network has no decoder: the poses of its capsules cannot be drawn.";
+  if (own && !model.dims) parts.reason.textContent = NO_DECODER; // an ensemble
   if (!own || !knobs.length) return;
   parts.sliders.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
   parts.title.textContent = `Capsule “${model.classes[klass]}”`;
-  knobs.forEach(({ name, slider, tick, number, undo }, d) => {
-    const [low, high] = range(model, klass, d, own[d]);
+  knobs.forEach((knob, d) => {
+    const { name, slider, tick, number, undo } = knob;
+    const [low, high] = model.ranges?.[klass]?.[d] ?? USUAL; // of the class in the data
     const words = dimensionName(model, klass, d);
     const known = model.names?.[klass]?.[d];
     name.replaceChildren(h("span", { class: "number" }, String(d + 1)), ` ${known ?? ""}`);
-    slider.min = low;
-    slider.max = high;
-    tick.style.setProperty("--at", (own[d] - low) / (high - low));
+    scale(knob, Math.min(low, own[d] - 0.05), Math.max(high, own[d] + 0.05), own[d]);
     tick.title = `the capsule's own value, ${own[d].toFixed(3)}`;
     slider.setAttribute("aria-label", `Dimension ${words}`);
     number.setAttribute("aria-label", `Dimension ${words}, as a number`);
@@ -127,10 +120,12 @@ function update() {
   const [pose, own] = [state.get("pose"), base()];
   if (!pose || !own || pose.length !== knobs.length) return;
   let moved = false;
-  knobs.forEach(({ row, slider, number, undo }, d) => {
+  knobs.forEach((knob, d) => {
+    const { row, slider, number, undo } = knob;
     const here = pose[d] !== own[d];
     moved ||= here;
-    widen(slider, pose[d]);
+    const [low, high] = [Math.min(slider.min, pose[d]), Math.max(slider.max, pose[d])];
+    if (low < slider.min || high > slider.max) scale(knob, low, high, own[d]); // a typed value may lie outside
     if (Number(slider.value) !== pose[d]) slider.value = pose[d];
     slider.setAttribute("aria-valuetext", pose[d].toFixed(3));
     if (document.activeElement !== number || Number(number.value) !== pose[d]) number.value = pose[d].toFixed(3);
@@ -141,15 +136,6 @@ function update() {
   const norm = (vector) => Math.hypot(...vector).toFixed(3);
   const was = moved ? `its own: ${norm(own)}` : "";
   parts.length.replaceChildren("‖", h("i", {}, "v"), "‖ = ", h("b", {}, norm(pose)), h("span", {}, was));
-}
-
-/** A typed value may lie outside: the slider grows with it, and the tick moves along. */
-function widen(slider, value) {
-  if (value >= Number(slider.min) && value <= Number(slider.max)) return;
-  slider.min = Math.min(slider.min, value);
-  slider.max = Math.max(slider.max, value);
-  const d = knobs.findIndex((knob) => knob.slider === slider);
-  knobs[d].tick.style.setProperty("--at", (base()[d] - slider.min) / (slider.max - slider.min));
 }
 
 async function draw() {
@@ -173,13 +159,8 @@ function showPictures() {
   paint(parts.drawn, picture);
   parts.drawn.setAttribute("aria-label", `What the capsule of ${name} draws`);
   if (picture.width !== seen.width || picture.height !== seen.height) return; // the network was just changed
-  const apart = difference(picture, seen);
-  paint(parts.apart, apart);
-  parts.apart.setAttribute("aria-label", `Reconstruction less input: ${share(picture, seen)} % apart on average`);
-}
-
-function share(a, b) {
-  let sum = 0;
-  for (let n = 0; n < a.bytes.length; n += 1) sum += Math.abs(a.bytes[n] - b.bytes[n]);
-  return ((100 * sum) / (255 * a.bytes.length)).toFixed(1);
+  paint(parts.apart, difference(picture, seen));
+  const sum = picture.bytes.reduce((total, byte, n) => total + Math.abs(byte - seen.bytes[n]), 0);
+  const percent = ((100 * sum) / (255 * picture.bytes.length)).toFixed(1);
+  parts.apart.setAttribute("aria-label", `Reconstruction less input: ${percent} % apart on average`);
 }

@@ -9,13 +9,8 @@ const LONGEST = 60000; // characters of a picture that a link still carries; a l
 
 const registered = new Map();
 
-/**
- * Let a module keep something of its own in the link. `encode` gives null for the default, and `decode` gets null from a
- * link without it.
- */
-export function register(key, { encode, decode }) {
-  registered.set(key, { encode, decode });
-}
+/** Let a module keep something of its own in the link. null stands for the default and is left out. */
+export const register = (key, { encode, decode }) => registered.set(key, { encode, decode });
 
 async function through(bytes, stream) {
   const piped = new Blob([bytes]).stream().pipeThrough(stream);
@@ -25,10 +20,6 @@ async function through(bytes, stream) {
 /** Bytes, deflated (raw), as base64url: a digit takes some 200 characters. */
 export async function pack(bytes) {
   return toBase64url(await through(bytes, new CompressionStream("deflate-raw")));
-}
-
-async function unpack(text) {
-  return through(fromBase64url(text), new DecompressionStream("deflate-raw"));
 }
 
 /** [dimension, value] of each knob that was turned. */
@@ -92,10 +83,10 @@ function decodeRegistered(fields) {
 }
 
 async function picture(text, { image_size: [height, width], channels }) {
-  const bytes = await unpack(text).catch(() => new Uint8Array());
-  const whole = bytes.length === width * height * channels;
-  if (!whole) throw new Error("The link's picture is damaged: was the whole link copied?");
-  return { width, height, channels, bytes };
+  const unpack = async () => through(fromBase64url(text), new DecompressionStream("deflate-raw"));
+  const bytes = await unpack().catch(() => []);
+  if (bytes.length === width * height * channels) return { width, height, channels, bytes };
+  throw new Error("The link's picture is damaged: was the whole link copied?");
 }
 
 function knobValues(text) {

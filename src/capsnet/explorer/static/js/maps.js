@@ -6,24 +6,25 @@ import { digits } from "./trace.js";
 const SIDE = 96; // canvas pixels at least; CSS gives the map its size on the page
 const CELL = 16; // canvas pixels per child at least
 
-/** One map of H x W couplings. Pointing at a square tells where. */
+/** One map of H x W couplings. `onPoint` gets {y, x}, or null outside of it. */
 class CouplingMap {
-  /** @param {(place: {y: number, x: number}|null) => void} onPoint */
   constructor(H, W, onPoint) {
     const cell = Math.max(CELL, Math.floor(SIDE / Math.max(H, W)));
     Object.assign(this, { H, W, cell });
-    this.canvas = h("canvas", { class: "map", role: "img", width: W * cell, height: H * cell });
-    this.canvas.addEventListener("pointermove", (event) => {
+    const point = (event) => {
       const box = this.canvas.getBoundingClientRect();
       const y = Math.floor(((event.clientY - box.top) / box.height) * H);
       const x = Math.floor(((event.clientX - box.left) / box.width) * W);
       onPoint(y >= 0 && y < H && x >= 0 && x < W ? { y, x } : null);
+    };
+    this.canvas = h("canvas", {
+      class: "map", role: "img", width: W * cell, height: H * cell,
+      onpointermove: point, onpointerleave: () => onPoint(null),
     });
-    this.canvas.addEventListener("pointerleave", () => onPoint(null));
   }
 
-  /** @param {number[]} values H * W couplings  @param {object} look colours, `range` of the scale, `spot` to mark */
-  draw(values, { colour, range: [least, most], spot, mark }) {
+  /** Draw H * W couplings in colours of a scale with this range; `spot` is marked. */
+  draw(values, { colour, range: [least, most], spot, parent }) {
     const context = this.canvas.getContext("2d");
     const side = this.cell;
     values.forEach((value, cell) => {
@@ -31,7 +32,7 @@ class CouplingMap {
       context.fillRect((cell % this.W) * side, Math.floor(cell / this.W) * side, side, side);
     });
     if (!spot) return;
-    context.strokeStyle = mark;
+    context.strokeStyle = parent;
     context.lineWidth = 2.5;
     context.strokeRect(spot.x * side + 1.25, spot.y * side + 1.25, side - 2.5, side - 2.5);
   }
@@ -48,7 +49,7 @@ export class Overview {
       const button = h("button",
         { type: "button", class: "map-class", "data-testid": `map-class-${j}`, onclick: () => onChoose(j) },
         map.canvas,
-        h("span", { class: "map-caption" }, h("b", {}, name), number),
+        h("span", { class: "row map-caption" }, h("b", {}, name), number),
         h("span", { class: "length-bar", "aria-hidden": "true" }, ghost, bar));
       return { map, bar, ghost, number, button, name };
     });
@@ -57,14 +58,14 @@ export class Overview {
 
   /** One scale for all classes and iterations of a trace, so that maps can be compared. */
   rescale(trace) {
-    this.range = trace.range((r, parent) => trace.meanMap(r, parent));
+    this.range = trace.range((r, parent) => trace.map(r, parent));
   }
 
   draw(trace, at, klass, look) {
     const iteration = Math.round(at);
     const spot = trace.H * trace.W > 1 ? look.spot : null; // a single place needs no mark
     this.cards.forEach(({ map, bar, ghost, number, button, name }, j) => {
-      const values = trace.meanMap(at, j);
+      const values = trace.map(at, j);
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
       const now = trace.lengths[iteration][j];
       const before = trace.lengths[Math.max(0, iteration - 1)][j];
@@ -99,7 +100,7 @@ export class Types {
 
   draw(trace, at, klass, name, look) {
     this.maps.forEach((map, type) => {
-      const values = trace.typeMap(at, klass, type);
+      const values = trace.map(at, klass, type);
       const marked = look.spot && (look.spot.type === null ? trace.H * trace.W > 1 : look.spot.type === type);
       map.draw(values, { ...look, range: this.range, spot: marked ? look.spot : null });
       const most = Math.max(...values).toFixed(2);
@@ -117,7 +118,7 @@ export class Legend {
     this.most = h("span", {});
     this.begin = h("span", {});
     const bar = h("span", { class: "map-scale-bar" }, this.canvas, this.tick);
-    this.element = h("div", { class: "map-scale" }, h("span", {}, what), this.least, bar, this.most, this.begin);
+    this.element = h("div", { class: "row map-scale" }, h("span", {}, what), this.least, bar, this.most, this.begin);
   }
 
   draw({ colour, range: [least, most] }, { start, even, shared }) {

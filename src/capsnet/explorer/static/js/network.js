@@ -18,8 +18,7 @@ let requests = 0;
  * is still the latest request: stale responses are ignored.
  */
 export function startRequest() {
-  requests += 1;
-  const number = requests;
+  const number = (requests += 1);
   return () => number === requests;
 }
 
@@ -62,43 +61,35 @@ async function ask() {
   const original = origin(seen); // resizing twice would blur it
   if (fits(original, model) && original !== seen) {
     state.set({ seen: original });
-    return;
-  }
-  if (!fits(seen, model)) {
+  } else if (!fits(seen, model)) {
     await bringToFrame(original, model);
-    return;
+  } else {
+    const answer = await classify("/api/classify", { model: model.name, seen: toWire(seen) });
+    if (answer && model.name === state.get("model")) take(answer, seen);
   }
-  const answer = await classify("/api/classify", { model: model.name, seen: toWire(seen) });
-  if (!answer || model.name !== state.get("model")) return;
-  const last = seen === state.get("seen") && !state.get("penDown");
-  take(answer, seen, last ? { drawing: false } : {});
 }
 
 /** Another network may want another size: a digit is put into the middle of a larger frame, as MultiMNIST does, or cut
  * out of one; other pictures are resized. That sets `seen` and so asks again. */
 async function bringToFrame(original, model) {
-  const middle = framed(original, model);
-  if (middle) {
-    resized = { seen: middle, original };
-    state.set({ seen: middle });
-    return;
-  }
   const shown = state.get("seen");
-  const answer = await refit("/api/see", { model: model.name, image: toWire(original), centre: false });
-  if (!answer || shown !== state.get("seen")) return;
-  resized = { seen: fromWire(answer.seen), original };
-  state.set({ seen: resized.seen });
+  const ask = () => refit("/api/see", { model: model.name, image: toWire(original), centre: false });
+  const seen = framed(original, model) ?? fromWire((await ask())?.seen);
+  if (!seen || shown !== state.get("seen")) return;
+  resized = { seen, original };
+  state.set({ seen });
 }
 
-function take(answer, seen, changes) {
+function take(answer, seen) {
+  const newest = seen === state.get("seen");
   const klass = state.get("chosen") ? state.get("klass") : answer.order[0];
   const pose = ownPose(answer, klass);
   const linked = pose && moves?.seen === seen ? moves.values : []; // not for an answer to an earlier picture
   for (const [dimension, value] of linked) {
     if (dimension < pose.length) pose[dimension] = value;
   }
-  if (seen === state.get("seen")) moves = null;
-  state.set({ answer, klass, pose, ...changes });
+  if (newest) moves = null;
+  state.set({ answer, klass, pose, ...(newest && !state.get("penDown") && { drawing: false }) });
 }
 
 /** Ask whenever there is another picture or another network. */

@@ -1,13 +1,11 @@
 /**
- * Two digits in one picture: merged as MultiMNIST merges them, taken apart by their capsules.
- *
- * `state.pair` is {first, second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to
- * draw (null stands for the longest and the second longest capsule), and an absent class; `initial` marks the pair of a
- * first visit.
+ * Two digits in one picture: merged as MultiMNIST merges them, separated by their capsules. `state.pair` is {first,
+ * second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to draw (null stands for the
+ * longest and the second longest capsule), and an absent class; `initial` marks the pair of a first visit.
  */
 
 import { latest, report, sentence } from "./api.js";
-import { button, choice, h, offer } from "./elements.js";
+import { button, choice, figure, h, offer } from "./elements.js";
 import { register } from "./link.js";
 import { PRESENT, chooseModel, origin, show, startRequest } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
@@ -20,10 +18,14 @@ const PAIRS = 100_000; // numbers to draw a random pair from
 const FIRST_PAIR = 73; // of a first visit: a 9 and a 6
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
-const askRandom = latest();
-const askMerge = latest();
-const askClassify = latest();
-const askDecode = latest();
+/** The pictures of capsules: test id, title, label of the choice of a class, colour of the ink. */
+const DRAWN = [
+  ["pair-first", "First capsule", "Blue draws", BLUE],
+  ["pair-second", "Second capsule", "Orange draws", ORANGE],
+  ["decode-absent", "An absent class", "Draw an absent class", [255, 255, 255]],
+];
+
+const [askRandom, askMerge, askClassify, askDecode] = [latest(), latest(), latest(), latest()];
 
 /** How far a digit may be moved in the frame of a network: four pixels more than in MultiMNIST, at most twelve. */
 const reach = (frame) => Math.max(0, Math.min(12, Math.floor((frame - DIGIT) / 2) + 4));
@@ -52,16 +54,12 @@ function overlay(input, first, second) {
   return both;
 }
 
-const shade = (colour) => (byte) => colour.map((full) => (full * byte) / 255);
-
 class PairPanel {
   constructor(body) {
-    this.merged = null;
-    this.answer = null;
-    this.before = null; // what was seen before the pair took its place
+    Object.assign(this, { merged: null, answer: null, before: null }); // `before` is the input that the pair replaced
     this.slots = [0, 1].map((n) => new Slot(n + 1, {
       onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
-      onOffset: (offset) => this.move(n, offset),
+      onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }),
     }));
     this.note = h("p", { class: "pair-note" });
     this.build(body);
@@ -70,31 +68,21 @@ class PairPanel {
   build(body) {
     const another = () => this.draw(Math.floor(Math.random() * PAIRS));
     this.random = button("Random pair", another, { "data-testid": "pair-random" });
-    this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle" });
-    this.toggle.addEventListener("change", () => this.use(this.toggle.checked));
-    this.switch = h("button", { type: "button", class: "button small", hidden: true });
-    const picture = (id, title) => {
-      const canvas = h("canvas", { role: "img", "data-testid": id, "aria-label": title });
-      const caption = h("figcaption", {}, title);
-      return { canvas, caption, figure: h("figure", { class: `pair-figure ${id}` }, canvas, caption) };
-    };
+    const use = () => this.use(this.toggle.checked);
+    this.toggle = h("input", { type: "checkbox", "data-testid": "pair-toggle", onchange: use });
+    this.switch = button("", () => chooseModel(this.better.name), { class: "button small", hidden: true });
+    const picture = (id, title) => figure(id, title, { class: "pair-figure" });
     this.seen = picture("pair-seen", "What the network sees");
     this.both = picture("pair-both", "Both over the input");
-    this.alone = [picture("pair-first", "First capsule"), picture("pair-second", "Second capsule")];
-    this.absent = picture("decode-absent", "An absent class");
-    this.picks = ["Blue draws", "Orange draws"].map((label, n) =>
-      choice(label, [], { onchange: (event) => this.choose(n, event.target.value) }),
-    );
-    const pick = () => this.change({ absent: Number(this.absentPick.value) });
-    const absentPick = choice("Draw an absent class", [], { onchange: pick, "data-testid": "decode-absent-class" });
-    this.absentPick = absentPick.select;
-    this.figures = h("div", { class: "pair-figures" },
-      this.seen.figure, this.both.figure,
-      ...this.alone.map(({ figure }, n) => h("div", { class: `pair-pick pick-${n + 1}` }, figure, this.picks[n].label)),
-      h("div", { class: "pair-pick" }, this.absent.figure, absentPick.label));
-    const use = h("label", { class: "check" }, this.toggle, h("span", {}, "Use this pair as the input of all panels"));
+    this.drawn = DRAWN.map(([id, title, label, colour], n) => {
+      const { label: box, select } = choice(label, [], { onchange: () => this.choose(n), "data-testid": `${id}-class` });
+      return { ...picture(id, title), box, select, colour };
+    });
+    this.figures = h("div", { class: "pair-figures" }, this.seen.figure, this.both.figure,
+      ...this.drawn.map((part, n) => h("div", { class: `pair-pick pick-${n + 1}` }, part.figure, part.box)));
+    const check = h("label", { class: "check" }, this.toggle, "Use this pair as the input of all panels");
     const slots = h("div", { class: "pair-slots" }, ...this.slots.map(({ element }) => element));
-    this.controls = h("div", { class: "row pair-controls" }, this.random, use);
+    this.controls = h("div", { class: "row pair-controls" }, this.random, check);
     this.stage = h("div", { class: "pair-stage" }, slots, this.figures);
     body.append(this.controls, h("div", { class: "row pair-about" }, this.note, this.switch), this.stage);
   }
@@ -103,14 +91,10 @@ class PairPanel {
     state.set({ pair: { ...state.get("pair"), ...parts, initial: false } });
   }
 
-  move(n, offset) {
-    this.change({ offsets: state.get("pair").offsets.map((old, m) => (m === n ? offset : old)) });
-  }
-
-  choose(n, value) {
-    const classes = [...(state.get("pair").classes ?? [null, null])];
-    classes[n] = value === "" ? null : Number(value);
-    this.change({ classes: classes.some((klass) => klass !== null) ? classes : null });
+  choose(n) {
+    const [first, second, absent] = this.drawn.map(({ select: { value } }) => (value === "" ? null : Number(value)));
+    if (n === 2) this.change({ absent });
+    else this.change({ classes: first === null && second === null ? null : [first, second] });
   }
 
   /** The random pair of a number: two test digits of different classes. */
@@ -147,12 +131,9 @@ class PairPanel {
   meet() {
     const model = currentModel();
     if (!model) return;
-    const better = model.multi ? null : state.get("models").find(({ multi }) => multi);
-    this.switch.hidden = !better;
-    if (better) {
-      this.switch.textContent = `Switch to ${better.title}`;
-      this.switch.onclick = () => chooseModel(better.name);
-    }
+    this.better = model.multi ? null : state.get("models").find(({ multi }) => multi);
+    this.switch.hidden = !this.better;
+    if (this.better) this.switch.textContent = `Switch to ${this.better.title}`;
     this.answer = null;
     this.explain(reasonAgainst(model));
     return this.merge();
@@ -183,14 +164,9 @@ class PairPanel {
     paint(this.seen.canvas, this.merged);
     this.explain(null);
     if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link may have set it already
-    await this.read(model);
-  }
-
-  /** Ask for lengths, then for pictures. */
-  async read(model) {
-    const answer = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
-    if (!answer || model.name !== state.get("model")) return;
-    this.answer = answer;
+    const lengths = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
+    if (!lengths || model.name !== state.get("model")) return;
+    this.answer = lengths;
     await this.decode(model);
   }
 
@@ -199,7 +175,7 @@ class PairPanel {
     const { classes, absent } = state.get("pair");
     const { order } = this.answer;
     const [first, second] = [0, 1].map((n) => classes?.[n] ?? order[n]);
-    return { first, second, absent: absent ?? order.findLast((klass) => klass !== first && klass !== second) ?? first };
+    return [first, second, absent ?? order.findLast((klass) => klass !== first && klass !== second) ?? first];
   }
 
   async decode(model) {
@@ -207,40 +183,33 @@ class PairPanel {
     const { lengths, order, poses } = this.answer;
     const wanted = this.wanted();
     const say = (klass) => `${names[klass]} (${lengths[klass].toFixed(2)})`;
-    this.picks.forEach(({ select }, n) => {
-      const own = [["", `${n === 0 ? "longest" : "second"}: ${say(order[n])}`]];
+    this.drawn.forEach(({ select }, n) => {
+      const own = n < 2 ? [["", `${n === 0 ? "longest" : "second"}: ${say(order[n])}`]] : [];
       offer(select, [...own, ...names.map((_, klass) => [klass, say(klass)])]);
-      select.value = state.get("pair").classes?.[n] ?? "";
+      select.value = n < 2 ? state.get("pair").classes?.[n] ?? "" : wanted[n];
     });
-    offer(this.absentPick, names.map((_, klass) => [klass, say(klass)]));
-    this.absentPick.value = wanted.absent;
     const longest = `${say(order[0])} and ${say(order[1])}`;
     this.seen.canvas.setAttribute("aria-label", `Two digits in one picture; the longest capsules are ${longest}`);
+    this.seen.caption.textContent = `Seen: ${longest}`;
     const drawable = poses !== null && model.decoder;
     for (const part of this.figures.children) part.hidden = !drawable && part !== this.seen.figure;
-    this.seen.caption.textContent = `Seen: ${longest}`;
     if (!drawable) return;
-    const list = [wanted.first, wanted.second, wanted.absent];
-    const body = { model: model.name, poses: list.map((klass) => poses[klass]), classes: list };
+    const body = { model: model.name, poses: wanted.map((klass) => poses[klass]), classes: wanted };
     const answer = await askDecode("/api/decode", body);
     if (!answer || model.name !== state.get("model")) return;
-    this.paint(answer.pictures.map(fromWire), list.map((klass) => names[klass]));
+    this.paint(answer.pictures.map(fromWire), wanted.map((klass) => names[klass]));
   }
 
-  paint([first, second, absent], names) {
-    paint(this.both.canvas, overlay(this.merged, first, second));
-    paint(this.alone[0].canvas, first, { palette: shade(BLUE) });
-    paint(this.alone[1].canvas, second, { palette: shade(ORANGE) });
-    paint(this.absent.canvas, absent);
+  paint(pictures, names) {
+    paint(this.both.canvas, overlay(this.merged, pictures[0], pictures[1]));
     const words = `What capsule ${names[0]} draws in blue and capsule ${names[1]} in orange, over the input`;
     this.both.canvas.setAttribute("aria-label", words);
-    this.alone.forEach(({ canvas, caption }, n) => {
-      caption.textContent = `Capsule ${names[n]} alone`;
-      canvas.setAttribute("aria-label", `What capsule ${names[n]} draws`);
+    const present = this.answer.lengths[this.wanted()[2]] >= PRESENT ? "present" : "absent";
+    this.drawn.forEach(({ canvas, caption, colour }, n) => {
+      paint(canvas, pictures[n], { palette: (byte) => colour.map((full) => (full * byte) / 255) });
+      canvas.setAttribute("aria-label", `What capsule ${names[n]} draws${n < 2 ? "" : `, ${present}`}`);
+      caption.textContent = `Capsule ${names[n]}${n < 2 ? " alone" : `, ${present}`}`;
     });
-    const present = this.answer.lengths[this.wanted().absent] >= PRESENT;
-    this.absent.caption.textContent = `Capsule ${names[2]}, ${present ? "present" : "absent"}`;
-    this.absent.canvas.setAttribute("aria-label", `What capsule ${names[2]} draws, ${present ? "present" : "absent"}`);
   }
 
   /** After another picture was drawn or picked, the pair is no longer the input. */

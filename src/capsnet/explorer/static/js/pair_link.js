@@ -3,8 +3,6 @@
 import { fromBase64url, toBase64url } from "./pixels.js";
 import { state } from "./state.js";
 
-const LONGEST_RUN = 255;
-
 /** Bytes with their runs of black as (0, length): a digit is mostly black. */
 function squeeze(bytes) {
   const packed = [];
@@ -12,7 +10,7 @@ function squeeze(bytes) {
     packed.push(bytes[n]);
     if (bytes[n] !== 0) continue;
     let run = 1;
-    while (run < LONGEST_RUN && bytes[n + run] === 0) run += 1;
+    while (run < 255 && bytes[n + run] === 0) run += 1;
     packed.push(run);
     n += run - 1;
   }
@@ -41,7 +39,8 @@ function unpackPicture(text) {
   return { width, height, channels: 1, bytes };
 }
 
-const numbers = (text) => text.split("*").map((word) => (word === "" ? null : Number(word)));
+/** The whole numbers of a text; null stands for anything else. */
+const numbers = (text) => text.split("*").map((word) => (/^-?\d+$/.test(word) ? Number(word) : null));
 
 /** The pair as text; null for the pair of a first visit. */
 export function packPair() {
@@ -60,15 +59,14 @@ export function unpackPair(text) {
     return;
   }
   const [moves, chosen, absent, mode, first, second] = text.split(".");
-  const whole = (value) => (Number.isInteger(value) ? value : null);
-  const [a, b, c, d] = numbers(moves).map((move) => whole(move) ?? 0);
-  const classes = numbers(chosen).map(whole);
+  const [a, b, c, d] = numbers(moves);
+  const classes = numbers(chosen);
   const pair = {
     first: unpackPicture(first),
     second: unpackPicture(second),
-    offsets: [[a, b ?? 0], [c ?? 0, d ?? 0]],
+    offsets: [[a ?? 0, b ?? 0], [c ?? 0, d ?? 0]],
     classes: classes.some((klass) => klass !== null) ? [classes[0], classes[1] ?? null] : null,
-    absent: absent === "" ? null : whole(Number(absent)),
+    absent: numbers(absent)[0],
   };
   const pairMode = mode === "1";
   state.set({ pair, pairMode, ...(pairMode && { seenFrom: "pair" }) }); // the link's picture is this pair, merged

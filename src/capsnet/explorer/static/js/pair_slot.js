@@ -13,50 +13,40 @@ const DIGIT = 28; // a digit's frame, whatever the network's
 const middle = (picture) => centred(picture, Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height));
 
 export class Slot {
-  /** @param {number} number 1 or 2  @param {{onDigit: Function, onOffset: Function}} hooks */
   constructor(number, { onDigit, onOffset }) {
     this.see = latest();
     this.onDigit = onDigit;
     this.picture = null;
     const name = number === 1 ? "First" : "Second";
-    this.canvas = h("canvas", { class: "pair-paper", role: "img", "data-testid": `pair-canvas-${number}` });
-    this.canvas.setAttribute("aria-label", `${name} digit. Draw with the pointer, or use the buttons below.`);
-    this.ink = new Ink(this.canvas);
-    this.listen();
-    this.sliders = ["dy", "dx"].map((axis, n) => {
-      const words = `${name} digit, ${n === 0 ? "down" : "right"}`;
+    const canvas = h("canvas", {
+      class: "pair-paper", role: "img", "data-testid": `pair-canvas-${number}`,
+      "aria-label": `${name} digit. Draw with the pointer, or use the buttons below.`,
+    });
+    this.ink = new Ink(canvas);
+    this.ink.listen({
+      down: (event) => {
+        if (this.ink.source) this.ink.clear(); // a picture is cleared by the first stroke on it
+        this.ink.begin(this.ink.place(event), { width: BRUSH });
+      },
+      move: (event) => this.ink.move(this.ink.place(event)),
+      up: () => {
+        this.ink.end();
+        this.drawn();
+      },
+    });
+    const moved = () => onOffset(this.sliders.map(({ input }) => Number(input.value)));
+    this.sliders = [["dy", "down"], ["dx", "right"]].map(([axis, words]) => {
+      const look = { "data-testid": `pair-${axis}-${number}`, "aria-label": `${name} digit, ${words}` };
+      const input = h("input", { type: "range", step: 1, oninput: moved, ...look });
       const value = h("output", { class: "value" });
-      const testid = `pair-${axis}-${number}`;
-      const input = h("input", { type: "range", step: 1, "data-testid": testid, "aria-label": words });
-      input.addEventListener("input", () => onOffset(this.sliders.map((slider) => Number(slider.input.value))));
-      const label = h("label", { class: "pair-slider" }, h("span", {}, n === 0 ? "down" : "right"), input, value);
-      return { input, value, label };
+      return { input, value, label: h("label", { class: "pair-slider" }, h("span", {}, words), input, value) };
     });
     const make = (text, words, onclick) => button(text, onclick, { class: "button small", "aria-label": words });
-    const lower = name.toLowerCase();
-    const clear = make("Clear", `Clear the ${lower} digit`, () => this.clear());
-    const take = make("Use my drawing", `Use my drawing as the ${lower} digit`, () => this.take());
+    const clear = make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear());
+    const take = make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take());
     this.element = h("div", { class: `pair-slot slot-${number}` },
-      h("h3", {}, `${name} digit`), this.canvas, h("div", { class: "row" }, clear, take),
+      h("h3", {}, `${name} digit`), canvas, h("div", { class: "row" }, clear, take),
       ...this.sliders.map(({ label }) => label));
-  }
-
-  listen() {
-    const { canvas, ink } = this;
-    canvas.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0) return;
-      canvas.setPointerCapture(event.pointerId);
-      if (ink.source) ink.clear(); // a picture that was put here makes way for the first stroke
-      ink.begin(ink.place(event), { width: BRUSH });
-    });
-    canvas.addEventListener("pointermove", (event) => ink.pen && ink.move(ink.place(event)));
-    for (const end of ["pointerup", "pointercancel"]) {
-      canvas.addEventListener(end, () => {
-        if (!ink.pen) return;
-        ink.end();
-        this.drawn();
-      });
-    }
   }
 
   /** The drawing becomes a digit: sized and centred as the network knows them. */

@@ -7,20 +7,9 @@
 export const BLUE = [86, 180, 233];
 export const ORANGE = [230, 159, 0];
 
-function toBase64(bytes) {
-  let text = "";
-  for (let start = 0; start < bytes.length; start += 8192) {
-    text += String.fromCharCode(...bytes.subarray(start, start + 8192)); // in parts: arguments are limited
-  }
-  return btoa(text);
-}
+const toBase64 = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 
-export function fromBase64(text) {
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let n = 0; n < binary.length; n += 1) bytes[n] = binary.charCodeAt(n);
-  return bytes;
-}
+export const fromBase64 = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
 /** Bytes as base64url: for the address bar. */
 export const toBase64url = (bytes) => toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
@@ -86,11 +75,8 @@ export function nativeCanvas(pixels) {
 }
 
 /**
- * Put a picture on a canvas, one canvas pixel per picture pixel: CSS gives it its size on the page.
- *
- * @param {HTMLCanvasElement} canvas
- * @param {{width: number, height: number, channels: number, bytes: Uint8Array}} pixels
- * @param {{palette?: (byte: number) => number[]}} [options] `palette` turns a grey byte into [r, g, b]
+ * Put a picture on a canvas, one canvas pixel per picture pixel: CSS gives it its size on the page. `palette` turns a
+ * grey byte into [r, g, b].
  */
 export function paint(canvas, pixels, { palette } = {}) {
   const image = toImageData(pixels, palette);

@@ -1,16 +1,11 @@
 /** The view as a Python snippet that prints the numbers on the page. */
 
-const WIDTH = 72; // of the base64 lines
-
 const quote = (text) => JSON.stringify(text); // a JSON string is a Python string too
 
-/**
- * @param {{model: object, seen: object, packed: string, klass: number, turned: [number, number][]}} view
- * @returns {string} Python
- */
+/** `packed` is the picture's bytes deflated as base64url, `turned` lists [dimension, value] of the turned knobs. */
 export function snippet({ model, seen: { height, width, channels }, packed, klass, turned }) {
   const padded = packed + "=".repeat((4 - (packed.length % 4)) % 4);
-  const lines = padded.match(new RegExp(`.{1,${WIDTH}}`, "g")) ?? [""];
+  const lines = padded.match(/.{1,72}/g) ?? [""];
   return `import base64
 import zlib
 

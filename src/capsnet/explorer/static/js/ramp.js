@@ -2,8 +2,8 @@
 
 const STEPS = 256;
 
-/** What a CSS colour of an element is at present, `color-mix` included, as a string that a canvas takes. */
-function computed(element, colour) {
+/** What a CSS colour, `var` and `color-mix` included, is within an element, as a string that a canvas takes. */
+export function colourOf(element, colour) {
   const probe = document.createElement("span");
   probe.style.color = colour;
   element.append(probe);
@@ -13,22 +13,14 @@ function computed(element, colour) {
 }
 
 /**
- * The scale between the custom properties --map-low and --map-high of an element. Its steps are even in OKLab, so that
- * equal differences look equally different, in light and dark.
- *
- * @returns {(share: number) => string} 0..1 -> a CSS colour
+ * The scale between the custom properties --map-low and --map-high of an element, as a function from 0..1 to a CSS
+ * colour. Its steps are even in OKLab, so that equal differences look equally different, in light and dark.
  */
 export function ramp(element) {
-  const mixed = (share) => computed(element, `color-mix(in oklab, var(--map-low), var(--map-high) ${100 * share}%)`);
+  const mixed = (share) => colourOf(element, `color-mix(in oklab, var(--map-low), var(--map-high) ${100 * share}%)`);
   const colours = Array.from({ length: STEPS }, (_, step) => mixed(step / (STEPS - 1)));
   return (share) => colours[Math.round((STEPS - 1) * Math.min(1, Math.max(0, share)))];
 }
-
-/** A colour of the style sheet as a string that a canvas takes. */
-export const colourOf = (element, property) => computed(element, `var(${property})`);
-
-/** Call back when the page changes between light and dark, by the system or by its own switch (theme.js). */
-export const onTheme = (callback) => addEventListener("themechange", () => callback());
 
 /** Size a canvas to its place on the page in device pixels; drawing stays in CSS pixels. */
 export function fit(canvas, width, height) {

@@ -1,8 +1,6 @@
 /**
- * The picture under a grid of the children's positions: point at one, or walk over it with the arrow keys.
- *
- * The squares divide the picture evenly, so that they are easy to hit. What the children of one really see is a larger
- * patch, and neighbours' patches overlap: where it is known, it is outlined.
+ * The picture under a grid of the children's positions. The squares divide the picture evenly, so that they are easy to
+ * hit. What the children of one see is a larger patch, and patches overlap: where it is known, it is outlined.
  */
 
 import { h } from "./elements.js";
@@ -10,38 +8,27 @@ import { paint } from "./pixels.js";
 import { rove } from "./rove.js";
 
 export class Regions {
-  /**
-   * @param {{size: number, stride: number, start: number}|null} receptive what a child sees, in pixels per axis
-   * @param {{onHover: Function, onPin: Function}} hooks both get {y, x} or null
-   */
-  constructor(H, W, receptive, { onHover, onPin }) {
+  /** `receptive` is what a child sees, in pixels per axis, if it is known; `onPoint` and `onPin` get {y, x} or null. */
+  constructor(H, W, receptive, { onPoint, onPin }) {
     Object.assign(this, { H, W, receptive });
     this.canvas = h("canvas", { class: "regions-picture", role: "img" });
     this.cells = Array.from({ length: H * W }, (_, n) => {
       const place = { y: Math.floor(n / W), x: n % W };
       const cell = h("div", {
-        role: "gridcell",
-        class: "region",
-        tabindex: n === 0 ? 0 : -1,
+        role: "gridcell", class: "region", tabindex: n === 0 ? 0 : -1,
         "aria-label": `Row ${place.y + 1}, column ${place.x + 1}`,
+        onpointerenter: () => onPoint(place), onfocus: () => onPin(place), onblur: () => onPin(null),
+        onkeydown: ({ key }) => key === "Escape" && cell.blur(),
       });
-      cell.addEventListener("pointerenter", () => onHover(place));
-      cell.addEventListener("focus", () => onPin(place));
-      cell.addEventListener("blur", () => onPin(null));
-      cell.addEventListener("keydown", ({ key }) => key === "Escape" && cell.blur());
       return cell;
     });
-    this.grid = h("div", { class: "regions-grid", role: "grid", "aria-label": "Positions of the children" });
-    this.grid.style.gridTemplateRows = `repeat(${H}, 1fr)`;
-    for (let y = 0; y < H; y += 1) {
-      const row = h("div", { role: "row", class: "regions-row" }, ...this.cells.slice(y * W, (y + 1) * W));
-      row.style.gridTemplateColumns = `repeat(${W}, 1fr)`;
-      this.grid.append(row);
-    }
-    this.grid.addEventListener("pointerleave", () => onHover(null));
-    rove(this.grid, ".region");
+    const rows = Array.from({ length: H }, (_, y) =>
+      h("div", { role: "row", class: "regions-row" }, ...this.cells.slice(y * W, (y + 1) * W)));
+    const look = { class: "regions-grid", role: "grid", "aria-label": "Positions of the children" };
+    const grid = h("div", { ...look, onpointerleave: () => onPoint(null) }, ...rows);
+    rove(grid, ".region");
     this.patch = h("div", { class: "regions-patch", "data-testid": "receptive", hidden: true });
-    this.element = h("div", { class: "regions", "data-testid": "regions" }, this.canvas, this.grid, this.patch);
+    this.element = h("div", { class: "regions", "data-testid": "regions" }, this.canvas, grid, this.patch);
   }
 
   picture(seen) {

@@ -1,17 +1,15 @@
 /**
- * The routing of the picture, iteration by iteration: the couplings of all children and parents.
- *
- * Three views of the same couplings: the picture (where), the maps (to which class, from which type), the votes (why).
- * Pointing at one highlights the same children in the others.
+ * The routing of the picture, iteration by iteration, in three views: the picture (where), the maps (to which class, from
+ * which type), the votes (why). Pointing at one highlights the same children in the others.
  */
 
 import { capitalised, latest, report } from "./api.js";
-import { button, choice, h, mayMove, offer, tween } from "./elements.js";
+import { button, choice, h, offer, tween } from "./elements.js";
 import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { select } from "./network.js";
 import { toWire } from "./pixels.js";
-import { colourOf, onTheme, ramp } from "./ramp.js";
+import { colourOf, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
 import { describeIteration, describeSpot } from "./routing_words.js";
 import { sparkline } from "./sparkline.js";
@@ -26,22 +24,19 @@ const askTrace = latest();
 
 class RoutingPanel {
   constructor(body) {
-    this.trace = null;
+    Object.assign(this, { trace: null, pinned: null, hovered: null, timer: null });
     this.at = 0; // the point in time that is drawn; moves towards the iteration
-    this.pinned = null;
-    this.hovered = null;
-    this.timer = null;
     this.still = () => {}; // stops the animation
     this.spark = sparkline();
     this.note = h("p", { class: "routing-note" });
     this.story = h("p", { class: "routing-story", "aria-live": "polite", "data-testid": "routing-story" });
-    this.votes = new VotePlot((child) => this.hover(child === null ? null : this.trace?.place(child)));
+    this.votes = new VotePlot((child) => this.point({ hovered: child === null ? null : this.trace?.place(child) }));
     this.stage = h("div", { class: "routing-stage", hidden: true });
     this.controls = this.makeControls();
     body.append(this.controls, this.note, this.story, this.stage);
     this.body = body;
     this.recolour();
-    onTheme(() => {
+    addEventListener("themechange", () => {
       this.recolour();
       this.draw();
     });
@@ -57,30 +52,26 @@ class RoutingPanel {
     this.number = h("output", { class: "routing-iteration", "data-testid": "routing-iteration" });
     const runs = choice("Run", [["", "its own"]], {
       "aria-label": "How many iterations to run",
-      onchange: () => {
-        state.set({ runs: Number(this.count.value) || null, iteration: null });
-      },
+      onchange: () => state.set({ runs: Number(this.count.value) || null, iteration: null }),
     });
     this.count = runs.select;
-    const buttons = h("div", { class: "routing-buttons" }, this.reset, this.back, this.play, this.next, this.number);
-    return h("div", { class: "routing-controls", hidden: true }, buttons, runs.label, this.spark.element);
+    const steps = [this.reset, this.back, this.play, this.next, this.number];
+    const buttons = h("div", { class: "row routing-buttons" }, ...steps);
+    return h("div", { class: "row routing-controls", hidden: true }, buttons, runs.label, this.spark.element);
   }
 
   recolour() {
-    const paint = (property) => colourOf(this.body, property);
-    const [ink, line, vote, parent, mark] = ["--ink", "--line", "--map-high", "--parent", "--parent"].map(paint);
-    this.look = { colour: ramp(this.body), ink, line, vote, parent, mark };
+    const paint = (property) => colourOf(this.body, `var(${property})`);
+    const [ink, line, vote, parent] = ["--ink", "--line", "--map-high", "--parent"].map(paint);
+    this.look = { colour: ramp(this.body), ink, line, vote, parent };
   }
 
   /** Why there is nothing to show, or null. */
   reason() {
     const model = currentModel();
     if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
-    if (model.grid) return null;
-    return (
-      `This panel shows class capsules whose children lie in the picture. ${model.title} has none. ` +
-      "Choose another network above."
-    );
+    const none = `${model.title} has none. Choose another network above.`;
+    return model.grid ? null : `This panel shows class capsules whose children lie in the picture. ${none}`;
   }
 
   ask() {
@@ -88,13 +79,12 @@ class RoutingPanel {
     this.note.textContent = reason ?? "";
     this.note.hidden = reason === null;
     this.controls.hidden = this.story.hidden = this.stage.hidden = reason !== null || !this.trace;
-    if (reason !== null) return this.pause();
-    if (state.get("drawing") || !state.get("answer")) return undefined; // wait for the end of the stroke
+    if (reason !== null) this.pause();
+    if (reason !== null || state.get("drawing") || !state.get("answer")) return; // wait for the end of the stroke
     const [model, seen, klass] = [currentModel(), state.get("seen"), state.get("klass")];
     const runs = model.routing?.iterations ? state.get("runs") : null; // null: the network's own number
     const body = { model: model.name, seen: toWire(seen), class: klass, ...(runs && { iterations: runs }) };
     askTrace("/api/trace", body).then((answer) => answer && this.show(answer, model, seen, klass)).catch(report);
-    return undefined;
   }
 
   /** Show a new trace. The stage is rebuilt only if its shape changes. */
@@ -111,8 +101,7 @@ class RoutingPanel {
     this.votes.show(answer.votes, klass, model.classes[klass]);
     this.offerRuns(model.routing?.iterations);
     this.controls.hidden = this.story.hidden = this.stage.hidden = false;
-    if (last) this.at = this.trace.R - 1;
-    this.at = Math.min(this.at, this.trace.R - 1);
+    this.at = last ? this.trace.R - 1 : Math.min(this.at, this.trace.R - 1);
     this.settle(false);
   }
 
@@ -128,19 +117,14 @@ class RoutingPanel {
 
   build(model) {
     const { H, W, T } = this.trace;
-    this.regions = new Regions(H, W, model.receptive, {
-      onHover: (place) => this.hover(place),
-      onPin: (place) => this.pin(place),
-    });
-    this.overview = new Overview(this.trace, model.classes, {
-      onChoose: select,
-      onPoint: (place) => this.hover(place),
-    });
-    this.types = new Types(this.trace, { onPoint: (place) => this.hover(place) });
+    const onPoint = (hovered) => this.point({ hovered });
+    this.regions = new Regions(H, W, model.receptive, { onPoint, onPin: (pinned) => this.point({ pinned }) });
+    this.overview = new Overview(this.trace, model.classes, { onChoose: select, onPoint });
+    this.types = new Types(this.trace, { onPoint });
     this.legends = [new Legend("mean coupling"), new Legend("coupling")];
     this.typesTitle = h("h3", {});
     this.votesTitle = h("h3", {});
-    this.spotWords = h("p", { class: "spot-words", "aria-live": "polite" });
+    this.spotWords = h("p", { class: "note spot-words", "aria-live": "polite" });
     const block = (name, ...parts) => h("div", { class: `routing-${name}` }, ...parts);
     const where = h("h3", {}, "Where each class gets its votes from");
     const classes = block("classes", where, this.overview.element, this.legends[0].element);
@@ -174,14 +158,16 @@ class RoutingPanel {
   }
 
   toggle() {
-    if (this.timer !== null) return this.pause();
+    if (this.timer !== null) {
+      this.pause();
+      return;
+    }
     if (this.target() === this.trace.R - 1) this.go(0);
     this.timer = setInterval(() => {
       this.go(this.target() + 1);
       if (this.target() === this.trace.R - 1) this.pause();
     }, PLAY);
     this.play.textContent = "Pause";
-    return undefined;
   }
 
   pause() {
@@ -196,12 +182,10 @@ class RoutingPanel {
     this.still();
     const [from, to] = [this.at, this.target()];
     this.label(to);
-    const goTo = (share) => {
+    this.still = tween(animate ? MOVE : 0, (share) => {
       this.at = from + (to - from) * share;
       this.draw();
-    };
-    if (animate && mayMove()) this.still = tween(MOVE, goTo);
-    else goTo(1);
+    });
   }
 
   label(iteration) {
@@ -222,7 +206,8 @@ class RoutingPanel {
     if (!this.trace || this.stage.hidden || klass === null || klass >= this.trace.J) return;
     const { trace, at } = this;
     const name = currentModel().classes[klass];
-    const spot = this.spot();
+    const place = this.hovered ?? this.pinned;
+    const spot = place && { type: null, ...place };
     const look = { ...this.look, spot };
     this.overview.draw(trace, at, klass, look);
     this.types.draw(trace, at, klass, name, look);
@@ -241,18 +226,9 @@ class RoutingPanel {
       : "Point at a square, or walk over them with the arrow keys.";
   }
 
-  spot() {
-    const spot = this.hovered ?? this.pinned;
-    return spot && { type: null, ...spot };
-  }
-
-  hover(place) {
-    this.hovered = place;
-    this.draw();
-  }
-
-  pin(place) {
-    this.pinned = place;
+  /** Set the place that is `hovered` or `pinned`: {y, x}, of a map of types with its type, or null. */
+  point(place) {
+    Object.assign(this, place);
     this.draw();
   }
 }

@@ -4,20 +4,11 @@ import { digits } from "./trace.js";
 
 const EVEN = 1.3; // couplings are sent as bytes: a difference of hardly more than one may be rounding
 
-/**
- * What an iteration did for a class.
- *
- * @param {import("./trace.js").Trace} trace
- * @param {object} routing as the server describes it
- * @param {number} iteration 0-based  @param {number} klass  @param {string} name of the class
- */
+/** What an iteration (0-based) did for a class. */
 export function describeIteration(trace, routing, iteration, klass, name) {
   const [before, now] = [Math.max(0, iteration - 1), iteration].map((r) => trace.lengths[r][klass].toFixed(2));
-  const count = (test) => {
-    let number = 0;
-    for (let child = 0; child < trace.I; child += 1) number += test(trace.coupling(iteration, child, klass));
-    return number;
-  };
+  const couplings = Array.from({ length: trace.I }, (_, child) => trace.coupling(iteration, child, klass));
+  const count = (test) => couplings.filter(test).length;
   const verb = now === before ? "stays at" : now > before ? `grows from ${before} to` : `shrinks from ${before} to`;
   const change = iteration === 0 ? `The votes for “${name}” bring it to ${now}.` : `“${name}” ${verb} ${now}.`;
   if (routing.normalised === "none") {
@@ -44,18 +35,15 @@ export function describeIteration(trace, routing, iteration, klass, name) {
 
 /** The couplings of the children of a position, or of the one of a type there. */
 export function describeSpot(trace, iteration, { y, x, type }, { classes, receptive }) {
-  const types = type === null ? [...Array(trace.T).keys()] : [type];
-  const shares = classes.map((name, parent) => {
-    const sum = types.reduce((total, each) => total + trace.coupling(iteration, trace.child(y, x, each), parent), 0);
-    return { name, share: sum / types.length };
-  });
+  const place = y * trace.W + x;
+  const shares = classes.map((name, parent) => ({ name, share: trace.map(iteration, parent, type)[place] }));
   const [first, second = first] = shares.sort((a, b) => b.share - a.share);
   const even = first.share - second.share < EVEN * trace.scale;
-  const who = type === null ? `its ${trace.T} children give on average` : `its child of type ${type + 1} gives`;
+  const children = type === null ? `its ${trace.T} children give on average` : `its child of type ${type + 1} gives`;
   const what = even
     ? `all classes about the same, ${digits(first.share)}`
     : `“${first.name}” ${digits(first.share)}, “${second.name}” ${digits(second.share)}`;
   const around = trace.H * trace.W === 1 ? "all or nearly all of the picture" : "a larger patch around this place";
   const patch = receptive ? `${receptive.size} × ${receptive.size} pixels, outlined` : around;
-  return `At row ${y + 1}, column ${x + 1}: ${who} ${what}. Each sees ${patch}.`;
+  return `At row ${y + 1}, column ${x + 1}: ${children} ${what}. Each sees ${patch}.`;
 }

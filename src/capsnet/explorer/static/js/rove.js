@@ -1,17 +1,8 @@
 /** Arrow keys within a group of controls that is one stop for the Tab key ("roving tabindex"). */
 
-/** How many items stand in the first row, as the browser laid them out. */
-function rowLength(items) {
-  const next = items.findIndex((item) => item.offsetTop > items[0].offsetTop + 2);
-  return next < 0 ? items.length : next;
-}
-
 /**
- * Let the arrow keys, Home and End move the focus among the items of a container, which may come and go.
- *
- * @param {HTMLElement} container
- * @param {string} selector of the items
- * @returns {(item: HTMLElement, options?: {focus?: boolean}) => void} makes an item the group's Tab stop
+ * Let the arrow keys, Home and End move the focus among the items of a container, which may come and go. Returns a
+ * function that makes an item the group's Tab stop.
  */
 export function rove(container, selector) {
   const stop = (item, { focus = false } = {}) => {
@@ -27,7 +18,8 @@ export function rove(container, selector) {
     const items = [...container.querySelectorAll(selector)];
     const at = items.indexOf(event.target.closest(selector));
     if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
-    const row = rowLength(items);
+    const second = items.findIndex((item) => item.offsetTop > items[0].offsetTop + 2); // as the browser laid them out
+    const row = second < 0 ? items.length : second;
     const to = {
       ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - row, ArrowDown: at + row, Home: 0, End: items.length - 1,
     }[event.key];

@@ -40,17 +40,11 @@ export function mount(section) {
 }
 
 /** Apply the address bar's link. False if it holds no picture. */
-export async function open() {
-  const text = location.hash.slice(1);
-  return text.includes("=") ? decode(text) : false;
-}
-
-const link = () => location.href;
+export const open = async () => location.hash.includes("=") && decode(location.hash.slice(1));
 
 async function follow() {
   if (!state.get("seen") || !state.get("answer") || state.get("drawing")) return;
-  newest += 1;
-  const number = newest;
+  const number = (newest += 1);
   const [text, lines] = [await encode(), await python()];
   if (number !== newest) return;
   history.replaceState(null, "", `#${text}`);
@@ -64,14 +58,14 @@ async function python() {
 
 async function copyLink() {
   await follow();
-  await copy(link());
+  await copy(location.href);
   const whole = location.hash.includes("x=");
   say(whole ? "The link is in the clipboard." : "The link is in the clipboard, but the picture is too large for it.");
 }
 
 async function saveNumbers() {
   await follow(); // so that the link among them is up to date
-  save("json", await asJson(link()));
+  save("json", await asJson(location.href));
 }
 
 async function copyPython() {
@@ -80,10 +74,7 @@ async function copyPython() {
 }
 
 async function copy(text) {
-  if (navigator.clipboard) {
-    await navigator.clipboard.writeText(text);
-    return;
-  }
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = h("textarea", { class: "visually-hidden", "aria-hidden": "true" }); // not on localhost, and no TLS
   area.value = text;
   document.body.append(area);
@@ -91,6 +82,7 @@ async function copy(text) {
   const worked = document.execCommand("copy");
   area.remove();
   if (!worked) throw new Error("The browser does not let this page write to the clipboard.");
+  return undefined;
 }
 
 function save(ending, blob) {

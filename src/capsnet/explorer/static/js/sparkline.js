@@ -2,9 +2,7 @@
 
 import { assign, h, svg } from "./elements.js";
 
-const WIDTH = 160;
-const HEIGHT = 44;
-const PAD = 7;
+const [WIDTH, HEIGHT, PAD] = [160, 44, 7];
 
 /** The lower end of the scale: 0, unless the line would be flat up there at 1; trained networks hardly move. */
 function floorOf(values) {
@@ -12,11 +10,7 @@ function floorOf(values) {
   return least < 0.7 ? 0 : Math.floor(500 * (least - 0.001)) / 500;
 }
 
-/**
- * The entropy of the couplings, iteration by iteration: 1 is undecided, 0 is decided.
- *
- * @returns {{element: HTMLElement, draw: (values: number[], at: number) => void}} `at` is 0-based; -1 marks none
- */
+/** The entropy of the couplings, iteration by iteration; `draw(values, at)` marks one of them, or none at -1. */
 export function sparkline() {
   const line = svg("polyline", { class: "spark-line", fill: "none" });
   const dots = svg("g");
@@ -27,7 +21,7 @@ export function sparkline() {
   const bottom = h("span", {});
   const scale = h("span", { class: "spark-scale", "aria-hidden": "true" }, h("span", {}, "1 undecided"), bottom);
   const name = h("span", { class: "name" }, "Entropy");
-  const element = h("div", { class: "entropy", "data-testid": "entropy" }, name, number, picture, scale);
+  const element = h("div", { class: "row entropy", "data-testid": "entropy" }, name, number, picture, scale);
 
   function draw(values, at) {
     const floor = floorOf(values);

@@ -37,7 +37,7 @@ function notify() {
   while (changed.size) {
     const keysChanged = changed;
     changed = new Set();
-    for (const { keys, callback } of [...listeners]) {
+    for (const { keys, callback } of listeners) {
       if (keys && !keys.some((key) => keysChanged.has(key))) continue;
       try {
         callback();
@@ -50,9 +50,7 @@ function notify() {
 }
 
 export const state = {
-  get(key) {
-    return values[key];
-  },
+  get: (key) => values[key],
 
   /** Change some keys; the listeners of any of them are called once. */
   set(changes) {
@@ -64,11 +62,9 @@ export const state = {
     notify();
   },
 
-  /** Call back after a change of any of these keys (null: of any), but not now. Returns a function that stops it. */
+  /** Call back after a change of any of these keys (null: of any), but not now. */
   on(keys, callback) {
-    const listener = { keys, callback };
-    listeners.push(listener);
-    return () => listeners.splice(listeners.indexOf(listener), 1);
+    listeners.push({ keys, callback });
   },
 };
 

@@ -9,6 +9,7 @@ import { currentModel, state } from "./state.js";
 
 const sweep = latest();
 const OFFSETS = Array.from({ length: 11 }, (_, n) => Math.round(-25 + 5 * n) / 100);
+const HALF = 0.025; // of a step between two of them
 const GAP = 2; // picture pixels between two frames
 
 let grid = null;
@@ -16,16 +17,17 @@ let parts = null;
 
 export function mount(section) {
   const reason = h("p", { class: "note reason", hidden: true }, "This network has no capsules that can be drawn.");
-  const attributes = { class: "sweep", role: "grid", "aria-label": "Sweep of each dimension", "data-testid": "sweep" };
-  const holder = h("div", attributes);
+  const holder = h("div", {
+    class: "sweep", role: "grid", "aria-label": "Sweep of each dimension", "data-testid": "sweep",
+    onclick: ({ target }) => choose(target.closest(".cell")),
+    onkeydown: (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose(event.target.closest(".cell"));
+    },
+  });
   parts = { reason, holder, stop: rove(holder, ".cell") };
   section.querySelector(".body").append(reason, holder);
-  holder.addEventListener("click", ({ target }) => choose(target.closest(".cell")));
-  holder.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" && event.key !== " ") return;
-    event.preventDefault();
-    choose(event.target.closest(".cell"));
-  });
   state.on(["model"], build);
   state.on(["answer", "klass"], () => ask().catch(report));
   state.on(["pose"], mark);
@@ -51,7 +53,7 @@ function build() {
       h("span", { role: "gridcell", class: "cell", tabindex: "-1", "data-row": d, "data-column": n }));
     return { name, cells, line: h("div", { class: "line", role: "row" }, name, ...cells) };
   });
-  grid = { canvas, rows, offsets: OFFSETS, painted: false };
+  grid = { canvas, rows, painted: false };
   parts.holder.style.setProperty("--rows", dims);
   parts.holder.style.setProperty("--aspect", (width + GAP) / (height + GAP));
   const sheet = h("div", { class: "sheet", role: "presentation" }, canvas);
@@ -66,13 +68,11 @@ async function ask() {
   if (!grid || !pose || state.get("drawing")) return; // 176 pictures per event would slow the stroke itself
   const asked = grid;
   const answer = await sweep("/api/sweep", { model: model.name, pose: Array.from(pose), class: klass });
-  if (answer && asked === grid) fill(answer, model, klass);
+  if (answer && asked === grid) fill(fromWire(answer.pictures), model, klass);
 }
 
-function fill({ offsets, pictures }, model, klass) {
-  grid.offsets = offsets;
-  const sprite = fromWire(pictures);
-  const [columns, rows] = [offsets.length, grid.rows.length];
+function fill(sprite, model, klass) {
+  const [columns, rows] = [OFFSETS.length, grid.rows.length];
   const [width, height] = [sprite.width / columns, sprite.height / rows];
   const image = nativeCanvas(sprite);
   const { canvas } = grid;
@@ -91,7 +91,7 @@ function fill({ offsets, pictures }, model, klass) {
     const words = dimensionName(model, klass, d);
     name.textContent = words;
     name.title = words;
-    cells.forEach((cell, n) => cell.setAttribute("aria-label", `dimension ${words}, ${signed(offsets[n])}`));
+    cells.forEach((cell, n) => cell.setAttribute("aria-label", `dimension ${words}, ${signed(OFFSETS[n])}`));
   });
   mark();
 }
@@ -100,11 +100,10 @@ function fill({ offsets, pictures }, model, klass) {
 function mark() {
   const [pose, own] = [state.get("pose"), base()];
   if (!grid || !pose || !own || own.length !== grid.rows.length) return;
-  const half = (grid.offsets[1] - grid.offsets[0]) / 2;
   grid.rows.forEach(({ cells }, d) => {
     const offset = pose[d] - own[d];
     cells.forEach((cell, n) => {
-      const here = Math.abs(grid.offsets[n] - offset) <= half + 1e-9;
+      const here = Math.abs(OFFSETS[n] - offset) <= HALF + 1e-9;
       cell.classList.toggle("here", here);
       cell.classList.toggle("moved", here && offset !== 0);
       cell.setAttribute("aria-selected", here);
@@ -117,5 +116,5 @@ function choose(cell) {
   if (!cell || !own) return;
   const [d, n] = [Number(cell.dataset.row), Number(cell.dataset.column)];
   parts.stop(cell);
-  turn(d, own[d] + grid.offsets[n]);
+  turn(d, own[d] + OFFSETS[n]);
 }

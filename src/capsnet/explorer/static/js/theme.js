@@ -17,17 +17,16 @@ globalThis.remembered = (key, value) => {
 
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const label = () => button.setAttribute("aria-label", `Theme: ${current()}. Switch to the other one`);
+    const changed = () => {
+      button.setAttribute("aria-label", `Theme: ${current()}. Switch to the other one`);
+      dispatchEvent(new Event("themechange")); // canvases that take their colours from CSS paint again
+    };
     button.addEventListener("click", () => {
       root.dataset.theme = current() === "dark" ? "light" : "dark";
-      label();
-      dispatchEvent(new Event("themechange")); // canvases that take their colours from CSS paint again
       remembered("capsnet-theme", root.dataset.theme);
+      changed();
     });
-    dark.addEventListener("change", () => {
-      label();
-      dispatchEvent(new Event("themechange"));
-    });
-    label();
+    dark.addEventListener("change", changed);
+    changed();
   });
 })();

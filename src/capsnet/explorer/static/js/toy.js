@@ -1,12 +1,10 @@
 /**
- * Routing that can be seen: votes in the plane that a person drags, and the parents that follow.
- *
- * Each parent has its own plane, because each child casts another vote for each parent. The server computes every
- * iteration with the routing that is chosen.
+ * Routing by hand: votes in the plane that can be dragged, and the parents that follow. Each parent has its own plane,
+ * because each child casts another vote for each parent. The server computes every iteration with the chosen routing.
  */
 
 import { latest, report } from "./api.js";
-import { button, choice, h, mayMove, offer, tween } from "./elements.js";
+import { button, choice, h, offer, tween } from "./elements.js";
 import { head } from "./formulas.js";
 import { register } from "./link.js";
 import { sparkline } from "./sparkline.js";
@@ -23,6 +21,8 @@ const route = latest({ live: true });
 
 const between = (from, to, t) =>
   Array.isArray(from) ? from.map((value, n) => between(value, to[n], t)) : from + t * (to - from);
+const scaled = (values, factor) =>
+  Array.isArray(values) ? values.map((value) => scaled(value, factor)) : factor * values;
 
 class Toy {
   constructor(section) {
@@ -48,21 +48,16 @@ class Toy {
       button("Shuffle", () => this.change({ votes: shuffled() })),
     ];
     section.querySelector(".body").append(h("div", { class: "toy", "data-testid": "toy" },
-      h("div", { class: "toy-controls" },
+      h("div", { class: "row toy-controls" },
         kinds.label,
         h("div", { class: "toy-stepper" }, this.back, this.slider, this.next, this.number),
-        h("div", { class: "toy-buttons" }, ...scenes)),
+        h("div", { class: "row toy-buttons" }, ...scenes)),
       this.words,
       h("div", { class: "toy-planes" },
         ...this.planes.map((plane) => plane.element),
         h("div", { class: "toy-summary" }, this.shares.element, this.spark.element))));
     this.decode(null);
     state.on(["routings"], () => this.change({}));
-  }
-
-  /** What the chosen routing declares, or null before it is known. */
-  routing() {
-    return routingOf(null, this.kind);
   }
 
   /** A vote moves: it is drawn at once, and the parents when the answer arrives. */
@@ -76,7 +71,7 @@ class Toy {
   change(changes, animate = true) {
     Object.assign(this, changes);
     state.set({ toy: this.encode() });
-    const routing = this.routing();
+    const routing = routingOf(null, this.kind); // undefined before the server's list is known
     if (!routing) return;
     offer(this.kinds, state.get("routings").map(({ name }) => [name, name]));
     this.kinds.value = this.kind;
@@ -85,7 +80,7 @@ class Toy {
     route("/api/toy/route", body).then((answer) => {
       if (!answer || kind !== this.kind) return;
       this.trace = answer;
-      this.show(animate && mayMove());
+      this.show(animate);
     }).catch(report);
   }
 
@@ -100,14 +95,11 @@ class Toy {
 
   show(animate) {
     const { trace, votes } = this;
-    const [routing, most, shown] = [this.routing(), trace.entropy.length, this.shown()];
+    const [routing, most, shown] = [routingOf(null, this.kind), trace.entropy.length, this.shown()];
     const now = shown - 1; // no iteration: votes only
-    const target = {
-      votes,
-      couplings: now < 0 ? votes.map((row) => row.map(() => 0)) : trace.couplings[now],
-      poses: now < 0 ? PARENTS.map(() => [0, 0]) : trace.poses[now],
-      presences: now < 0 ? PARENTS.map(() => 0) : trace.presences[now],
-    };
+    const shownOf = (values) => (now < 0 ? scaled(values[0], 0) : values[now]);
+    const [couplings, poses, presences] = [trace.couplings, trace.poses, trace.presences].map(shownOf);
+    const target = { votes, couplings, poses, presences };
     this.shares.name(routing);
     Object.assign(this.slider, { max: most, value: shown });
     this.slider.setAttribute("aria-valuetext", `${shown} of ${most} iterations`);
@@ -118,21 +110,17 @@ class Toy {
     this.words.textContent = this.sentence(now, routing);
     this.spark.draw(trace.entropy, now);
     this.still();
-    const from = this.drawn;
-    if (!animate || !from) {
-      this.draw(target);
-      return;
-    }
-    this.still = tween(TWEEN, (share) => {
+    const from = this.drawn ?? target;
+    this.still = tween(animate ? TWEEN : 0, (share) => {
       this.draw(Object.fromEntries(Object.keys(target).map((key) => [key, between(from[key], target[key], share)])));
     });
   }
 
   draw(drawn) {
     this.drawn = structuredClone(drawn);
-    const byParent = this.routing().normalised === "children";
+    const byParent = routingOf(null, this.kind).normalised === "children";
     const scale = byParent ? this.votes.length / PARENTS.length : 1; // to the same total
-    const couplings = drawn.couplings.map((row) => row.map((coupling) => scale * coupling));
+    const couplings = scaled(drawn.couplings, scale);
     this.planes.forEach((plane, j) => plane.draw(drawn.votes, couplings, drawn.poses[j], drawn.presences[j]));
     this.shares.draw(drawn.couplings, scale);
   }

@@ -15,7 +15,7 @@ export class Plane {
     this.rays = CHILDREN.map(() => svg("line", { class: "toy-ray" }));
     this.dots = CHILDREN.map((i) => this.dot(i, toy));
     this.shaft = svg("line", { class: "toy-shaft", x1: 0, y1: 0 });
-    this.head = svg("path", { class: "toy-head" });
+    this.head = svg("path", { class: "toy-head", d: "M0 0L-1 .6V-.6Z" });
     this.picture = svg("svg",
       { class: "toy-plane", role: "group", viewBox: `${-REACH} ${-REACH} ${2 * REACH} ${2 * REACH}` },
       svg("circle", { class: "toy-unit", r: 1 }),
@@ -34,26 +34,26 @@ export class Plane {
       { class: "toy-vote", tabindex: 0, role: "button", "aria-roledescription": "vote that can be moved" },
       svg("circle", { class: "toy-target", r: 0.16 }), svg("circle", { class: "toy-ring", r: DOT }), fill,
       svg("text", { class: "toy-number", x: 0.12, y: -0.06, "aria-hidden": "true" }, String(i + 1)));
-    group.addEventListener("pointerdown", (event) => {
-      group.setPointerCapture(event.pointerId);
-      group.focus({ preventScroll: true });
-      event.preventDefault();
-    });
     group.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // drag, do not scroll
-    group.addEventListener("pointermove", (event) => {
-      if (group.hasPointerCapture(event.pointerId)) toy.move(i, this.j, this.where(event));
+    const [enter, leave] = [() => toy.look(i), () => toy.look(null)];
+    assign(group, {
+      onpointerenter: enter, onpointerleave: leave, onfocus: enter, onblur: leave,
+      onpointerdown: (event) => {
+        group.setPointerCapture(event.pointerId);
+        group.focus({ preventScroll: true });
+        event.preventDefault();
+      },
+      onpointermove: (event) => {
+        if (group.hasPointerCapture(event.pointerId)) toy.move(i, this.j, this.where(event));
+      },
+      onkeydown: (event) => {
+        const move = MOVES[event.key];
+        if (!move) return;
+        event.preventDefault();
+        const step = event.shiftKey ? 5 * STEP : STEP;
+        toy.move(i, this.j, toy.votes[i][this.j].map((value, axis) => value + step * move[axis]));
+      },
     });
-    group.addEventListener("keydown", (event) => {
-      const move = MOVES[event.key];
-      if (!move) return;
-      event.preventDefault();
-      const step = event.shiftKey ? 5 * STEP : STEP;
-      toy.move(i, this.j, toy.votes[i][this.j].map((value, axis) => value + step * move[axis]));
-    });
-    for (const [enter, leave] of [["pointerenter", "pointerleave"], ["focus", "blur"]]) {
-      group.addEventListener(enter, () => toy.look(i));
-      group.addEventListener(leave, () => toy.look(null));
-    }
     return { group, fill };
   }
 
@@ -68,22 +68,19 @@ export class Plane {
     votes.forEach((row, i) => {
       const [voteX, voteY] = row[this.j];
       const coupling = couplings[i][this.j];
-      this.dots[i].group.setAttribute("transform", `translate(${voteX} ${-voteY})`);
-      this.dots[i].group.setAttribute(
-        "aria-label",
-        `Child ${i + 1}'s vote for parent ${PARENTS[this.j]}: x ${voteX.toFixed(2)}, y ${voteY.toFixed(2)}, ` +
-          `coupling ${coupling.toFixed(2)}. Arrow keys move it.`,
-      );
+      const place = `x ${voteX.toFixed(2)}, y ${voteY.toFixed(2)}, coupling ${coupling.toFixed(2)}`;
+      assign(this.dots[i].group, {
+        transform: `translate(${voteX} ${-voteY})`,
+        "aria-label": `Child ${i + 1}'s vote for parent ${PARENTS[this.j]}: ${place}. Arrow keys move it.`,
+      });
       this.dots[i].fill.setAttribute("r", DOT * Math.sqrt(Math.min(1, Math.max(0, coupling))));
       assign(this.rays[i], { x1: voteX, y1: -voteY, x2: x, y2: -y, "stroke-width": 0.08 * Math.min(1, Math.abs(coupling)) });
     });
     const head = Math.min(0.13, length); // a short parent has a short head
-    const [alongX, alongY] = length > 0 ? [x / length, y / length] : [0, 0];
-    assign(this.shaft, { x2: x - alongX * head, y2: -(y - alongY * head) });
-    const [baseX, baseY] = [x - alongX * head, y - alongY * head];
-    const [sideX, sideY] = [-alongY * head * 0.6, alongX * head * 0.6];
-    const corners = [[x, y], [baseX + sideX, baseY + sideY], [baseX - sideX, baseY - sideY]];
-    this.head.setAttribute("d", `M${corners.map(([right, up]) => `${right} ${-up}`).join("L")}Z`);
+    const shaft = length > 0 ? 1 - head / length : 0;
+    assign(this.shaft, { x2: shaft * x, y2: -shaft * y });
+    const angle = (180 / Math.PI) * Math.atan2(-y, x);
+    assign(this.head, { transform: `translate(${x} ${-y}) rotate(${angle}) scale(${head})` });
     this.length.textContent = presence.toFixed(2);
     this.bar.style.width = `${100 * Math.min(1, presence)}%`;
     this.picture.setAttribute("aria-label", `Plane of parent ${PARENTS[this.j]}, presence ${presence.toFixed(2)}`);

@@ -1,7 +1,6 @@
 /**
- * What happened in each iteration of a routing: couplings (R, I, J) as bytes, with the children on a grid.
- *
- * Every question takes a place in time `at` that may lie between two iterations, so that views can move smoothly.
+ * What happened in each iteration of a routing: couplings (R, I, J) as bytes, with the children on a grid. `at` is a
+ * point in time that may lie between two iterations, so that views can move smoothly.
  */
 
 import { fromBase64 } from "./pixels.js";
@@ -16,23 +15,15 @@ export class Trace {
     this.R = iterations;
     this.J = lengths[0].length;
     this.I = this.H * this.W * this.T;
-    this.offset = offset;
-    this.scale = scale / 255;
+    Object.assign(this, { offset, entropy, lengths, scale: scale / 255 });
     this.most = Math.max(-offset, offset + scale, 1e-12); // the largest coupling, of either sign
     this.shared = start !== null;
     this.start = start ?? 0; // where all couplings begin; of those that share nothing out: neither for nor against
     this.bytes = fromBase64(couplings);
     this.even = isEven(this.bytes.subarray(0, this.I * this.J)); // else the first iteration has routed already
-    this.entropy = entropy;
-    this.lengths = lengths;
   }
 
-  /** The number of the child of a type at a position: they are ordered (y, x, type). */
-  child(y, x, type) {
-    return (y * this.W + x) * this.T + type;
-  }
-
-  /** Where a child is: {y, x, type}. */
+  /** Where a child is: they are ordered (y, x, type). */
   place(child) {
     const cell = Math.floor(child / this.T);
     return { y: Math.floor(cell / this.W), x: cell % this.W, type: child % this.T };
@@ -46,18 +37,11 @@ export class Trace {
     return between(at, this.R, (r) => this.lengths[r][parent]);
   }
 
-  /** Couplings of one type's children to a parent, row by row: H * W numbers. */
-  typeMap(at, parent, type) {
-    return Array.from({ length: this.H * this.W }, (_, cell) => this.coupling(at, cell * this.T + type, parent));
-  }
-
-  /** The mean over the types: how much of what is seen at each position goes to a parent. */
-  meanMap(at, parent) {
-    return Array.from({ length: this.H * this.W }, (_, cell) => {
-      let sum = 0;
-      for (let type = 0; type < this.T; type += 1) sum += this.coupling(at, cell * this.T + type, parent);
-      return sum / this.T;
-    });
+  /** Couplings of the children of a type to a parent, or (null) the mean over the types, row by row: H * W numbers. */
+  map(at, parent, type = null) {
+    const types = type === null ? [...Array(this.T).keys()] : [type];
+    return Array.from({ length: this.H * this.W }, (_, cell) =>
+      types.reduce((sum, each) => sum + this.coupling(at, cell * this.T + each, parent), 0) / types.length);
   }
 
   /**
@@ -66,12 +50,9 @@ export class Trace {
    */
   range(map) {
     let [least, most] = [(2 / 3) * this.start, (4 / 3) * this.start];
-    for (let r = 0; r < this.R; r += 1) {
-      for (let parent = 0; parent < this.J; parent += 1) {
-        const values = map(r, parent);
-        least = Math.min(least, ...values);
-        most = Math.max(most, ...values);
-      }
+    for (let n = 0; n < this.R * this.J; n += 1) {
+      const values = map(Math.floor(n / this.J), n % this.J);
+      [least, most] = [Math.min(least, ...values), Math.max(most, ...values)];
     }
     return [least, most];
   }

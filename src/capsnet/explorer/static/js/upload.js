@@ -1,6 +1,6 @@
 /** Pictures from outside: a file, the clipboard, or dropped on the page. */
 
-import { postBytes, report, say } from "./api.js";
+import { postBytes, report } from "./api.js";
 import { button, h } from "./elements.js";
 import { show, startRequest } from "./network.js";
 import { fromWire } from "./pixels.js";
@@ -13,17 +13,15 @@ let chosen = () => {};
 /** Send a picture file; the server prepares it as `capsnet predict` does. */
 export async function upload(file) {
   const current = startRequest(); // a slow upload must not replace a later picture
-  try {
-    const size = Math.ceil(file.size / 1e6);
-    if (file.size > LIMIT) throw new Error(`This file has ${size} MB, at most 10 MB can be read.`);
-    const query = new URLSearchParams({ model: state.get("model"), centre: state.get("centre") });
-    const { seen } = await postBytes(`/api/upload?${query}`, file);
-    if (!current()) return;
-    chosen(file);
-    show(fromWire(seen), "upload", { pairMode: false });
-  } catch (error) {
-    report(error);
+  if (file.size > LIMIT) {
+    report(`This file has ${Math.ceil(file.size / 1e6)} MB, at most 10 MB can be read.`);
+    return;
   }
+  const query = new URLSearchParams({ model: state.get("model"), centre: state.get("centre") });
+  const answer = await postBytes(`/api/upload?${query}`, file).catch(report);
+  if (!answer || !current()) return;
+  chosen(file);
+  show(fromWire(answer.seen), "upload", { pairMode: false });
 }
 
 /** Put the button into its place and listen to paste and drop. `onchosen(file)` is called after an upload. */
@@ -45,7 +43,7 @@ export function mount(place, onchosen) {
 function take(files) {
   const file = [...files].find(({ type }) => type.startsWith("image/"));
   if (file) upload(file);
-  else if (files.length) say("That is not a picture.", { kind: "error" });
+  else if (files.length) report("That is not a picture.");
 }
 
 function listenToDrop(zone) {

@@ -8,10 +8,10 @@ import { between } from "./trace.js";
 const NEAR = 14; // CSS pixels: how close a pointer has to come to a vote
 
 export class VotePlot {
-  /** @param {(child: number|null) => void} onPoint */
+  /** `onPoint` gets the number of a child, or null. */
   constructor(onPoint) {
     this.canvas = h("canvas", { class: "votes", role: "img", "data-testid": "votes" });
-    this.words = h("p", { class: "votes-words" });
+    this.words = h("p", { class: "note votes-words" });
     this.element = h("div", { class: "votes-box" }, this.canvas, this.words);
     this.votes = null;
     this.view = { x: 0, y: 0, reach: 1 };
@@ -19,15 +19,13 @@ export class VotePlot {
     this.canvas.addEventListener("pointerleave", () => onPoint(null));
   }
 
-  /** @param {object} votes of /api/trace  @param {number} klass  @param {string} name of the class */
+  /** Take the votes of /api/trace for a class. */
   show({ points, parents, origin, explained }, klass, name) {
     const numbers = new Float32Array(fromBase64(points).buffer); // little-endian, as machines with a browser are
-    const votes = { // the vote of length zero lies in the middle
-      points: numbers.map((value, n) => value - origin[n % 2]),
-      parents: parents.map((place) => place.map((value, axis) => value - origin[axis])),
-      explained,
-    };
-    Object.assign(this, { votes, klass, name, view: viewOf(votes) });
+    const moved = (place) => place.map((value, axis) => value - origin[axis]); // the vote of length zero: in the middle
+    const votes = Array.from({ length: numbers.length / 2 }, (_, n) => moved([numbers[2 * n], numbers[2 * n + 1]]));
+    const path = parents.map(moved);
+    Object.assign(this, { votes, path, explained, klass, name, view: viewOf([[0, 0], ...path, ...votes]) });
   }
 
   /** Where something of the plane is on the canvas; y points upwards. */
@@ -41,41 +39,35 @@ export class VotePlot {
     if (!this.votes) return null;
     const box = this.canvas.getBoundingClientRect();
     const [left, top] = [event.clientX - box.left, event.clientY - box.top];
-    const { points } = this.votes;
-    let [best, least] = [null, NEAR * NEAR];
-    for (let child = 0; child < points.length / 2; child += 1) {
-      const [x, y] = this.screen(points[2 * child], points[2 * child + 1]);
-      const distance = (x - left) ** 2 + (y - top) ** 2;
+    let [best, least] = [null, NEAR];
+    this.votes.forEach((vote, child) => {
+      const [x, y] = this.screen(...vote);
+      const distance = Math.hypot(x - left, y - top);
       if (distance < least) [best, least] = [child, distance];
-    }
+    });
     return best;
   }
 
-  /**
-   * @param {import("./trace.js").Trace} trace of the same answer
-   * @param {number} at the point in time, 0-based, between iterations too
-   * @param {((child: number) => boolean)|null} hot which votes are pointed at, if any
-   * @param {{ink: string, line: string, vote: string, parent: string}} colours
-   */
+  /** Draw the votes at a point in time; `hot(child)` says whether a vote is pointed at, null if none is. */
   draw(trace, at, hot, colours) {
     this.size = this.canvas.clientWidth || 320;
     const context = fit(this.canvas, this.size, this.size);
     this.frame(context, colours.line);
     if (!this.votes) return;
-    const { votes: { points, explained }, name } = this;
-    const order = [...Array(points.length / 2).keys()];
+    const { votes, explained, name } = this;
+    const order = [...votes.keys()];
     if (hot) order.sort((a, b) => hot(a) - hot(b)); // those that are pointed at lie on top
     for (const child of order) {
       const coupling = trace.coupling(at, child, this.klass) / trace.most;
       const strength = Math.abs(coupling);
       context.globalAlpha = (hot && !hot(child) ? 0.3 : 1) * Math.min(1, 0.1 + 1.4 * strength);
       context.fillStyle = coupling < 0 ? "transparent" : colours.vote;
-      disc(context, ...this.screen(points[2 * child], points[2 * child + 1]), 1.5 + 7 * strength);
+      disc(context, ...this.screen(...votes[child]), 1.5 + 7 * strength);
       if (coupling < 0) ring(context, colours.vote);
       context.globalAlpha = 1;
       if (hot?.(child)) ring(context, colours.ink);
     }
-    const [x, y] = this.path(context, at, colours);
+    const [x, y] = this.drawPath(context, at, colours);
     this.canvas.setAttribute(
       "aria-label",
       `${order.length} votes for ${name} in the plane; after iteration ${Math.round(at) + 1} the capsule ` +
@@ -87,31 +79,23 @@ export class VotePlot {
       `capsule, iteration by iteration. The plane shows ${Math.round(100 * explained)}\u00a0% of how the votes differ.`;
   }
 
+  /** The circle of length 1 and a cross at the origin. */
   frame(context, line) {
     const [x, y] = this.screen(0, 0);
-    context.strokeStyle = line;
-    context.lineWidth = 1;
-    context.beginPath();
-    context.arc(x, y, this.size / 2 / this.view.reach, 0, 2 * Math.PI);
-    context.moveTo(x - 5, y);
-    context.lineTo(x + 5, y);
-    context.moveTo(x, y - 5);
-    context.lineTo(x, y + 5);
-    context.stroke();
+    const path = new Path2D(`M${x - 5} ${y}h10M${x} ${y - 5}v10`);
+    path.moveTo(x + this.size / 2 / this.view.reach, y);
+    path.arc(x, y, this.size / 2 / this.view.reach, 0, 2 * Math.PI);
+    Object.assign(context, { strokeStyle: line, lineWidth: 1 });
+    context.stroke(path);
   }
 
   /** The parent from the first iteration on, as far as time has come: a line, small dots, one big one. */
-  path(context, at, { ink, parent }) {
-    const { parents } = this.votes;
-    const here = [0, 1].map((axis) => between(at, parents.length, (r) => parents[r][axis]));
-    const stops = [...parents.slice(0, Math.floor(at) + 1), here].map((stop) => this.screen(...stop));
-    context.strokeStyle = parent;
-    context.fillStyle = parent;
-    context.lineWidth = 2.5;
-    context.beginPath();
-    context.moveTo(...this.screen(0, 0));
-    for (const stop of stops) context.lineTo(...stop);
-    context.stroke();
+  drawPath(context, at, { ink, parent }) {
+    const { path } = this;
+    const here = [0, 1].map((axis) => between(at, path.length, (r) => path[r][axis]));
+    const stops = [...path.slice(0, Math.floor(at) + 1), here].map((stop) => this.screen(...stop));
+    Object.assign(context, { strokeStyle: parent, fillStyle: parent, lineWidth: 2.5 });
+    context.stroke(new Path2D(`M${[this.screen(0, 0), ...stops].join("L")}`));
     for (const stop of stops.slice(0, -1)) disc(context, ...stop, 3.5);
     disc(context, ...stops.at(-1), 9);
     ring(context, ink);
@@ -120,8 +104,7 @@ export class VotePlot {
 }
 
 function ring(context, colour) {
-  context.strokeStyle = colour;
-  context.lineWidth = 1.5;
+  Object.assign(context, { strokeStyle: colour, lineWidth: 1.5 });
   context.stroke();
 }
 
@@ -131,10 +114,8 @@ function disc(context, x, y, radius) {
   context.fill();
 }
 
-/** The square that holds all votes, the parent's way and the origin. */
-function viewOf({ points, parents }) {
-  const votes = Array.from({ length: points.length / 2 }, (_, n) => [points[2 * n], points[2 * n + 1]]);
-  const places = [[0, 0], ...parents, ...votes];
+/** The square that holds all these places. */
+function viewOf(places) {
   const [x, y] = [0, 1].map((axis) => {
     const values = places.map((place) => place[axis]);
     return { low: Math.min(...values), high: Math.max(...values) };
