@@ -1,4 +1,4 @@
-"""`make bench`: the table of claims, then how cost grows. Two threads, contenders alternating, medians.
+"""``make bench``: the table of claims, then how cost grows. Two threads, contenders alternating, medians.
 
 python -m benchmarks [--quick] [--rounds N] [--threads N] [--figure docs/benchmarks.png]
 """
@@ -16,7 +16,7 @@ from capsnet.training.run import processor
 
 
 def table(rounds: int) -> None:
-    """The claims, one line each: what, ours, the textbook's, ratio, what was asked for."""
+    """The claims, one line each: what, ours, the textbook's, ratio, least, aim."""
     ours, plain = _contenders.pair()
 
     def line(what: str, unit: str, a: float, b: float, ratio: float, least: str, aim: str) -> None:

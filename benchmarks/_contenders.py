@@ -47,7 +47,7 @@ def batch(size: int) -> tuple[Tensor, Tensor]:
 
 
 def training(model: Model | textbook.TextbookCapsNet, size: int) -> Run:
-    """One step of Adam. Ours in the fused form, the textbook's as it comes."""
+    """One step of Adam: ours fused, the textbook's with the defaults."""
     images, labels = batch(size)
     if isinstance(model, textbook.TextbookCapsNet):
         optimizer = torch.optim.Adam(model.parameters())

@@ -12,9 +12,9 @@ import sys
 
 
 def megabytes(contender: str, what: str, **sizes: int) -> float:
-    """Peak of three rounds of `what` ("training", "inference" or "routing") by `contender` ("ours" or "textbook")."""
-    given = [f"{name}={value}" for name, value in sizes.items()]
-    command = [sys.executable, "-m", "benchmarks._peak", contender, what, *given]
+    """Peak of three rounds of ``what``: "training", "inference" or "routing"; ``contender``: "ours" or "textbook"."""
+    arguments = [f"{name}={value}" for name, value in sizes.items()]
+    command = [sys.executable, "-m", "benchmarks._peak", contender, what, *arguments]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 

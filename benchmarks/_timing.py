@@ -10,7 +10,7 @@ import torch
 
 
 def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int = 7, warm_up: int = 1) -> dict[str, float]:
-    """Median seconds of each contender over `rounds` rounds in which each runs once."""
+    """Median seconds of each contender over ``rounds`` rounds in which each runs once."""
     for run in contenders.values():
         for _ in range(warm_up):
             run()
@@ -24,7 +24,7 @@ def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int = 7, w
 
 
 def matrix_product_peak(size: int = 2048, rounds: int = 9) -> float:
-    """Floating-point operations per second of a large float32 matrix product: the most this process can do."""
+    """Floating-point operations per second of a large float32 matrix product: the peak of this process."""
     a, b, out = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
     times = []
     for _ in range(rounds):

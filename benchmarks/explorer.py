@@ -78,7 +78,7 @@ class Visitor:
 
 
 def measure(visitors: list[Visitor], what: Callable[[Visitor], object], rounds: int) -> tuple[list[float], float]:
-    """Milliseconds of every call of every visitor, all of them at work at once, and calls per second."""
+    """Milliseconds of every call of all concurrent visitors, and calls per second."""
     gate = threading.Barrier(len(visitors) + 1)
 
     def work(visitor: Visitor) -> list[float]:
@@ -100,7 +100,7 @@ def measure(visitors: list[Visitor], what: Callable[[Visitor], object], rounds: 
 
 
 def wait_for_profile(port: int) -> None:
-    """A model that is not bundled is profiled in the background first: wait for the end of that."""
+    """Wait until a model that is not bundled has been profiled in the background."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     for _ in range(120):
         connection.request("GET", "/api/models")
@@ -164,8 +164,8 @@ def report(port: int, arguments: argparse.Namespace) -> None:
 
 def show(name: str, count: int, times: list[float], rate: float, note: str = "") -> None:
     median, late = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-    wanted = f"median {CLAIMS[name][0]}" + (f", p95 {CLAIMS[name][1]}" if CLAIMS[name][1] else "")
-    print(f"{name:<10} {count:>8} {median:>10.1f} {late:>8.1f} {rate:>11.1f}   under {wanted}{note}", flush=True)
+    claim = f"median {CLAIMS[name][0]}" + (f", p95 {CLAIMS[name][1]}" if CLAIMS[name][1] else "")
+    print(f"{name:<10} {count:>8} {median:>10.1f} {late:>8.1f} {rate:>11.1f}   under {claim}{note}", flush=True)
 
 
 if __name__ == "__main__":

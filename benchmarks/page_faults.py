@@ -1,4 +1,4 @@
-"""What keeping freed memory is worth (`capsnet.keep_freed_memory`): training steps with and without, alternating.
+"""The gain of keeping freed memory (``capsnet.keep_freed_memory``): training steps with and without, alternating.
 
 python -m benchmarks.page_faults [--recipe efficient] [--threads N] [--seconds S] [--rounds N]
 """
@@ -58,12 +58,12 @@ def main() -> None:
         speed, system = train(args.recipe, args.threads, args.seconds)
         print(speed, system, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
-    found: dict[str, list[list[float]]] = {"returned": [], "kept": []}
+    rates: dict[str, list[list[float]]] = {"returned": [], "kept": []}
     for _ in range(args.rounds):
-        for how, lines in found.items():
+        for how, lines in rates.items():
             run = [sys.executable, "-m", "benchmarks.page_faults", *sys.argv[1:], "--inside", how]
             lines.append([float(word) for word in subprocess.check_output(run, text=True).split()])
-    for how, lines in found.items():
+    for how, lines in rates.items():
         speed, system, memory = (statistics.median(column) for column in zip(*lines, strict=True))
         print(f"{how:<9} {speed:>6.0f} images/s   {system:>5.1%} in the system   {memory:>6.0f} MB at most")
 

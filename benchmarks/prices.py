@@ -1,6 +1,6 @@
 """Predicted and measured gain of convolution by transforms, for many layers: is the cost model right?
 
-Run: python -m benchmarks.prices. A wrong prediction matters where it crosses the margin, `cost.MARGIN`.
+Run: python -m benchmarks.prices. A wrong prediction matters where it crosses the margin, ``cost.MARGIN``.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ python -m benchmarks.scaling --step-ms 115 --batch 128 --gradient-mb 5.1 [--node
 
 Assumptions:
 - every process computes as fast as the measured one, and none waits for data;
-- a step is `fixed` milliseconds that do not shrink with the batch (launching, the optimiser) plus time in proportion to
+- a step is ``fixed`` milliseconds that do not depend on the batch (launching, the optimiser) plus time proportional to
   the examples; two thirds of that time are the backward pass;
 - gradients of M bytes are summed over N processes by a ring, 2 (N - 1) / N * M / bandwidth + 2 (N - 1) * latency, or by
   a tree, 2 M / bandwidth + 2 log2(N) * latency, whichever is faster (as NCCL chooses);
 - within one machine bandwidth and latency are the machine's, beyond it the network's, per GPU;
-- a share `overlap` of the backward pass can hide that exchange; two small reductions per step (losses, stop flag) cost
+- a fraction ``overlap`` of the backward pass hides that exchange; two small reductions per step (losses, stop) take
   a tree's latency each and are not hidden;
 - no stragglers, congestion or checkpoints: real clusters are slower.
 """
@@ -27,7 +27,7 @@ SMALL_SUMS = 2  # per step
 
 @dataclass(frozen=True)
 class Cluster:
-    """What was measured, and what the machines can do. Times in milliseconds, bandwidths in GB/s per GPU."""
+    """Measured and assumed values. Times in milliseconds, bandwidths in GB/s per GPU."""
 
     step_ms: float = 115.0  # one process, `batch` examples
     batch: int = 128
@@ -64,7 +64,7 @@ def exchange(c: Cluster, processes: int, megabytes: float) -> float:
 
 
 def forecast(c: Cluster, processes: int, per_process: float) -> Forecast:
-    """What N processes do with `per_process` examples each."""
+    """The forecast for N processes with ``per_process`` examples each."""
     moving = (c.step_ms - c.fixed_ms) * per_process / c.batch
     total = exchange(c, processes, c.gradient_mb)
     waiting = max(0.0, total - c.overlap * BACKWARD * moving) + SMALL_SUMS * exchange(c, processes, 0.0)

@@ -1,9 +1,9 @@
-"""Load test of `/api/v1/predict`: a real server on loopback, with and without micro-batching, against a plain loop.
+"""Load test of ``/api/v1/predict``: a real server on loopback, with and without micro-batching, against a plain loop.
 
 python -m benchmarks.serving [--seconds S] [--connections 1 8 32]
 
-The server runs in a process of its own, one thread per batch; the clients are threads of this one, each with its own
-connection that stays open. The plain loop calls `capsnet.predict` on one picture after the other, without any server.
+The server runs in another process, one thread per batch; the clients are threads of this one, each with its own
+connection that stays open. The plain loop calls ``capsnet.predict`` on one picture after the other, without any server.
 
 Images that are in MNIST's form already go straight to the network, so that the network is what is measured: the small
 bundled one, and one of the paper's size (untrained; that does not change its speed). In larger drawings the ink has to
@@ -38,7 +38,7 @@ CASES = (("capsnet-small-mnist", 1), ("capsnet", 1), ("capsnet-small-mnist", 4))
 
 
 class Load(NamedTuple):
-    """What was measured: seconds of each answer, and of all together."""
+    """Seconds of each answer, and of all together."""
 
     latencies: np.ndarray
     elapsed: float
@@ -51,7 +51,7 @@ class Load(NamedTuple):
 
 
 def pictures(count: int, scale: int) -> list[bytes]:
-    """Test digits as PNG files: such as need no framing, or enlarged ones, ink on paper, that do."""
+    """Test digits as PNG files: in MNIST's format, or enlarged ink on paper."""
     digits = capsnet.data.load("mnist", "test")
     assert isinstance(digits, capsnet.data.ArrayDataset)
     files: list[bytes] = []
@@ -78,9 +78,9 @@ def alone(files: list[bytes], model: capsnet.Model, seconds: float) -> Load:
     """One picture at a time, no server."""
     latencies, start = [], time.perf_counter()
     while time.perf_counter() - start < seconds:
-        asked = time.perf_counter()
+        sent = time.perf_counter()
         capsnet.predict(files[len(latencies) % len(files)], model)
-        latencies.append(time.perf_counter() - asked)
+        latencies.append(time.perf_counter() - sent)
     return Load(np.array(latencies), time.perf_counter() - start)
 
 
@@ -94,12 +94,12 @@ def together(files: list[bytes], port: int, connections: int, seconds: float) ->
         connection = http.client.HTTPConnection("127.0.0.1", port)
         while time.perf_counter() - start < seconds:
             number += connections
-            asked = time.perf_counter()
+            sent = time.perf_counter()
             connection.request("POST", "/api/v1/predict", files[number % len(files)], HEADERS)
             response = connection.getresponse()
             response.read()
             if response.status == 200:
-                latencies.append(time.perf_counter() - asked)
+                latencies.append(time.perf_counter() - sent)
             else:
                 refused.append(response.status)
         connection.close()
@@ -114,7 +114,7 @@ def together(files: list[bytes], port: int, connections: int, seconds: float) ->
 
 @contextmanager
 def server(model: str, largest: int) -> Iterator[int]:
-    """The port of a server in a process of its own."""
+    """The port of a server in a new process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,9 +1,9 @@
 """The network as it is usually written: the baseline of every speed claim in this repository.
 
 Written from the paper alone [Sabour et al. 2017, arXiv 1710.09829], in direct PyTorch:
-5-D tensors, one broadcast `matmul` for the votes, a plain stride-2 `Conv2d`, autograd through everything. It is
+5-D tensors, one broadcast ``matmul`` for the votes, a plain stride-2 ``Conv2d``, autograd through everything. It is
 neither slowed down nor tuned. Its parameters carry the names and shapes of
-`capsnet.create_model("capsnet")`, so both networks can be given the same weights.
+``capsnet.create_model("capsnet")``, so both networks can be given the same weights.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MARKS = (0.98, 0.99, 0.995)
 
 
 class Enough(Exception):
-    """The last mark is reached: what comes after does not matter here."""
+    """The last mark is reached."""
 
 
 def reached(lines: list[dict[str, Any]]) -> list[float | None]:

@@ -21,7 +21,7 @@ settings.load_profile("capsnet")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Keep the bytes of files out of test names: compressed files contain the time, and all xdist processes must
+    """Do not use the bytes of files as test names: compressed files contain the time, and all xdist processes must
     collect the same names."""
     return argname if isinstance(val, bytes) else None
 
@@ -44,7 +44,7 @@ def tiny() -> capsnet.Model:
 
 @pytest.fixture(scope="session")
 def idx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A learnable data set in MNIST's own file format: 20 x 20 pixels, ten classes, 240 + 60 images.
+    """A learnable data set in MNIST's file format: 20 x 20 pixels, ten classes, 240 + 60 images.
 
     The class is the position of a bright block on faint noise: a tiny network learns it in seconds.
     """

@@ -1,4 +1,4 @@
-"""functional.py against the loop transcriptions, and the field's known bugs in squash, losses and masking."""
+"""functional.py against plain loops, and against known bugs in squash, losses and masking."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ def test_margin_loss_takes_class_numbers() -> None:
 
 
 def test_margin_loss_matches_hand_computed_value() -> None:
-    """One class at 0.5 that should be there, one at 0.4 that should not: 0.4^2 + 0.5 * 0.3^2, squared, no softmax."""
+    """A present class at 0.5, an absent one at 0.4: 0.4^2 + 0.5 * 0.3^2, squared, no softmax."""
     loss = F.margin_loss(torch.tensor([[0.5, 0.4]], dtype=torch.float64), torch.tensor([0]))
     assert loss.item() == pytest.approx(0.4**2 + 0.5 * 0.3**2)
 

@@ -1,6 +1,6 @@
-"""Every registered model learns: its recipe on a slice of its data, and the answers are far above chance.
+"""Every registered model learns: its recipe on a slice of its data gives an accuracy far above chance.
 
-Within a minute on two cores. Two networks are too large for a suite that people run often: `make test-slow` has them.
+Each takes less than a minute on two cores. ``make test-slow`` has the two largest networks.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from capsnet import models, recipes
 
 BUDGET = 120.0  # seconds of this process: a minute of two cores, whatever other programs do meanwhile
 
-# recipe, what the slice changes, and the least accuracy on examples that were not learnt from
+# recipe, changes for the slice, and the least accuracy on validation or test examples
 SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     "capsnet": ("mnist-fast", {"limit": 512, "batch_size": 16, "epochs": 2}, 0.5),
     "capsnet-small": ("demo", {"limit": 2000, "batch_size": 50, "epochs": 2}, 0.8),

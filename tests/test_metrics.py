@@ -1,4 +1,4 @@
-"""Metrics against cases worked out by hand, published intervals, and slow loops that transcribe the definitions."""
+"""Metrics against hand-computed cases, published intervals, and loops."""
 
 import json
 
@@ -79,18 +79,18 @@ def test_half_credit_by_hand():
     summary = metrics.summarise(lengths, targets)
     assert summary["half_credit"] == result._asdict()
     assert summary["exact_match"]["value"] == pytest.approx(2 / 3)
-    assert "half_credit" not in metrics.summarise(lengths, targets, threshold=0.5)  # there nobody knows how many
+    assert "half_credit" not in metrics.summarise(lengths, targets, threshold=0.5)  # the number of objects is not known
     assert "half_credit" not in metrics.summarise(lengths, [0, 1, 2, 0])
 
 
 def test_half_credit_interval_covers_pictures_of_dependent_digits():
-    """Both digits of a picture right or wrong together is the worst case; the interval keeps its 95 % there."""
+    """The worst case is both digits of a picture right or wrong together; the interval still covers 95 %."""
     rng, covered = np.random.default_rng(0), 0
     for _ in range(400):
         right = rng.random(200) < 0.9
         lengths = np.where(right[:, None], [[1.0, 0.9, 0.1, 0.0]], [[0.0, 0.1, 0.9, 1.0]])
-        share = metrics.half_credit(lengths, np.tile([1, 1, 0, 0], (200, 1)))
-        covered += share.low <= 0.9 <= share.high
+        credit = metrics.half_credit(lengths, np.tile([1, 1, 0, 0], (200, 1)))
+        covered += credit.low <= 0.9 <= credit.high
     assert covered >= 370
 
 
@@ -115,7 +115,7 @@ def test_ties_go_to_the_lower_class():
 
 @st.composite
 def problems(draw):
-    """Scores with many ties, so that they are met."""
+    """Scores with many ties."""
     N, J = draw(st.integers(1, 12)), draw(st.integers(1, 5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     return rng.integers(0, 4, (N, J)) / 4, rng.integers(0, J, N), rng.integers(0, 2, (N, J))
@@ -263,9 +263,12 @@ def test_bad_input_is_one_clear_sentence(function, arguments, message):
 def test_threshold_replaces_the_known_number_of_classes() -> None:
     lengths = np.array([[0.9, 0.85, 0.1], [0.9, 0.2, 0.1], [0.4, 0.3, 0.2], [0.9, 0.1, 0.1]])
     truth = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]])
-    assert metrics.exact_match(lengths, truth).value == 1  # given how many, the two rows with labels are right
-    share = metrics.exact_match(lengths, truth, threshold=0.5)
-    assert (share.value, share.n) == (0.5, 4)  # one too many, right, right to see nothing, seen what is not there
+    assert metrics.exact_match(lengths, truth).value == 1  # with the known number, the two rows with labels are right
+    exact = metrics.exact_match(lengths, truth, threshold=0.5)
+    assert (exact.value, exact.n) == (
+        0.5,
+        4,
+    )  # one class too many; right; right without a class; a class that is absent
     summary = metrics.summarise(lengths, truth, threshold=0.5)
     assert summary["exact_match"]["n"] == 4
     assert summary["threshold"] == 0.5

@@ -1,4 +1,4 @@
-"""The package: its wheel works outside the repository, its documents are true, its names are imported when used."""
+"""The package: its wheel works outside the repository, its documents are correct, its names are imported lazily."""
 
 import ast
 import importlib
@@ -42,7 +42,7 @@ def test_wheel_holds_every_file(wheel: Path) -> None:
 
 
 def test_wheel_predicts_a_digit_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
-    """A new virtual environment holds the wheel and sees only the *dependencies* of this one.
+    """A new virtual environment has the wheel and only the *dependencies* of this one.
 
     A path file makes our site-packages importable but does not follow the path files in it, so the editable
     installation of the repository is not visible there: what runs is what was built.
@@ -113,7 +113,7 @@ def test_names_in_the_documents_exist() -> None:
 
 
 def test_readme_numbers_are_those_of_the_cards() -> None:
-    """Each row of its table of weights: `name`, what it is, test error."""
+    """Each row of its table of weights: ``name``, what it is, test error."""
     import re
 
     rows = re.findall(r"^\| `([a-z-]+)` \|.*\| ([\d.]+) % \|", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
@@ -128,7 +128,7 @@ HEAVY = ("fastapi", "optuna", "matplotlib", "tyro", "tensorboard", "onnx", "onnx
 
 
 def imported_by(script: str, *modules: str) -> list[str]:
-    """Which of the modules a script has imported when it ends, in a process of its own."""
+    """Which of the modules a script has imported when it ends, in a new process."""
     script += f"; import sys; print([name for name in {modules} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return ast.literal_eval(done.stdout)
@@ -139,7 +139,7 @@ def test_import_does_not_import_torch() -> None:
 
 
 def test_training_names_do_not_import_optional_parts() -> None:
-    """Using the library brings PyTorch, but no web server, no search, no drawing, no command line."""
+    """Using the library imports PyTorch, but no web server, search, drawing or command line."""
     assert imported_by("import capsnet; capsnet.train, capsnet.predict, capsnet.recipes.get('demo')", *HEAVY) == []
 
 
@@ -157,7 +157,7 @@ def test_public_names_are_found_in_every_way() -> None:
 
 
 def test_type_checkers_see_the_public_names() -> None:
-    """The names under `if TYPE_CHECKING:` are those of `__all__`, from the modules that they are imported from."""
+    """The names under ``if TYPE_CHECKING:`` are those of ``__all__``, from the modules that they are imported from."""
     source = ast.parse(Path(capsnet.__file__).read_text())
     block = next(node for node in source.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]

@@ -58,7 +58,7 @@ class Squash:
 def get_squash(name: str) -> Squash:
     """A squash by name, for routings and layers:
 
-    - ``paper``: |s|^2 / (1 + |s|^2) s/|s| [Eq. 1], steep at first and late to saturate;
+    - ``paper``: |s|^2 / (1 + |s|^2) s/|s| [Eq. 1];
     - ``exp``: (1 - exp(-|s|)) s/|s|, not flat at the origin (Efficient-CapsNet, arXiv 2101.12491);
     - ``power:P``: |s|^P / (1 + |s|^P) s/|s|, the paper's for P = 2; P is at least 1;
     - ``unit``: the direction s/|s|; the activation |s|^2 / (1 + |s|^2) is separate.
@@ -132,9 +132,9 @@ def multi_hot(targets: Tensor, num_classes: int) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Mean over the batch of values (B,), each counted ``weights`` (B,) times; None counts all alike.
+    """Mean over the batch of values (B,) times ``weights`` (B,); None is a weight of 1 for all.
 
-    It is divided by B and not by the sum of the weights, so that an example counts the same in whichever batch.
+    The sum is divided by B and not by the sum of the weights, so that an example counts the same in every batch.
     """
     return values.mean() if weights is None else (values * weights).mean()
 
@@ -152,8 +152,8 @@ def margin_loss(
 
         L_k = T_k max(0, 0.9 - |v_k|)^2 + 0.5 (1 - T_k) max(0, |v_k| - 0.1)^2
 
-    Each class is judged by itself, so several may be present at once. ``lengths`` are raw capsule lengths: a softmax
-    over them would make the margins unreachable.
+    The classes are independent, so several may be present at once. ``lengths`` are raw capsule lengths: after a softmax
+    the margins would be out of reach.
 
     Shapes: ``lengths`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a scalar.
     """
@@ -176,8 +176,7 @@ def spread_loss(
 
         L = sum over i != t of max(0, m - (a_t - a_i))^2
 
-    Where several classes are present, each of them is compared with each absent one. An example with all classes or
-    with none costs nothing.
+    Each present class is compared with each absent one. An example with all classes or with none has loss 0.
 
     Shapes: ``activations`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a
     scalar.
@@ -187,9 +186,9 @@ def spread_loss(
     present_classes = multi_hot(targets, activations.shape[1])
     if present_classes.shape[0] != activations.shape[0]:
         raise ValueError(f"{activations.shape[0]} examples but {present_classes.shape[0]} targets")
-    ahead = activations.unsqueeze(2) - activations.unsqueeze(1)  # (B, t, i): a_t - a_i
+    lead = activations.unsqueeze(2) - activations.unsqueeze(1)  # (B, t, i): a_t - a_i
     pairs = present_classes.unsqueeze(2) & ~present_classes.unsqueeze(1)  # (B, t, i): t present, i absent
-    return weighted_mean(((margin - ahead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)
+    return weighted_mean(((margin - lead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)
 
 
 def spread_margin(progress: Tensor) -> Tensor:
@@ -217,11 +216,10 @@ def reconstruction_loss(
 
 
 def mask_capsules(poses: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Zero all capsules but the chosen ones, which is what the decoder sees.
+    """Zero all capsules but the chosen ones, as the decoder gets them.
 
-    With ``targets`` the labelled capsules stay (training), without them each example's longest one (testing: the true
-    label is not known then). Targets with a third axis choose for K pictures at once, such as one per object of a
-    scene.
+    ``targets`` choose the labelled capsules (training); without them each example's longest one is chosen (testing).
+    Targets with a third axis choose for K pictures, such as one per object.
 
     Shapes: ``poses`` (B, J, D); ``targets`` (B,) or (B, J) multi-hot -> (B, J, D); (B, K, J) multi-hot -> (B, K, J, D).
     """

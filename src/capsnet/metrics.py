@@ -21,7 +21,7 @@ ArrayLike: TypeAlias = np.ndarray | torch.Tensor | Sequence
 
 
 class Proportion(NamedTuple):
-    """A share of ``n`` examples with its 95 % Wilson interval, ``low`` to ``high``."""
+    """A proportion of ``n`` examples with its 95 % Wilson interval, ``low`` to ``high``."""
 
     value: float
     low: float
@@ -56,8 +56,8 @@ def wilson_interval(correct: float, n: int, confidence: float = 0.95) -> tuple[f
 
         (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)
 
-    The textbook p ± z sqrt(p(1-p)/n) fails near 0 and 1, where digit classifiers are: at 10 errors in 10,000 it is too
-    narrow, at none it has no width. This one stays inside [0, 1] and keeps its coverage.
+    The normal interval, p ± z sqrt(p(1-p)/n), fails near 0 and 1: at 10 errors in 10,000 it is too narrow, at none it
+    has no width.
     """
     if n < 1 or not 0 <= correct <= n:
         raise ValueError(f"an interval needs 0 <= correct <= n and n >= 1, got correct = {correct:g} and n = {n}")
@@ -67,12 +67,12 @@ def wilson_interval(correct: float, n: int, confidence: float = 0.95) -> tuple[f
     p, zz = correct / n, z * z / n
     centre = p + zz / 2
     spread = math.sqrt(zz * (p * (1 - p) + zz / 4))
-    # p = 0 and p = 1 touch their end exactly; rounding must not push the interval off the value it surrounds.
+    # Rounding must not push the interval off p, nor off 0 and 1.
     return max(0.0, min(p, (centre - spread) / (1 + zz))), min(1.0, max(p, (centre + spread) / (1 + zz)))
 
 
 def accuracy(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -> Proportion:
-    """Share of the examples whose highest score is the true class: lengths (N, J), targets (N,)."""
+    """Proportion of the examples whose highest score is the true class: lengths (N, J), targets (N,)."""
     scores = _scores(lengths)
     labels = _labels(targets, *scores.shape)
     return _proportion(scores.argmax(axis=1) == labels, confidence)
@@ -86,13 +86,12 @@ def exact_match(
     *,
     threshold: float | None = None,
 ) -> Proportion:
-    """Share of the examples whose k longest capsules are *exactly* the k true classes: MultiMNIST's metric.
+    """Proportion of the examples whose k longest capsules are *exactly* the k true classes: MultiMNIST's metric.
 
-    One digit of two is wrong; ``half_credit`` counts it half. Without ``k`` it is each row's own number of true
-    classes, and a row without any is not counted (``n`` says how many were). With ``k``, a row with another number of
-    true classes is wrong.
+    One digit of two is wrong; ``half_credit`` counts it half. Without ``k`` it is each row's number of true classes,
+    and a row without any is not counted in ``n``. With ``k``, a row with another number of true classes is wrong.
 
-    With a ``threshold`` the number of classes is not given away: all that reach it are predicted, every row counts.
+    With a ``threshold`` all classes that reach it are predicted, and every row counts.
     """
     scores = _scores(lengths)
     truth = _hot(targets, *scores.shape)
@@ -102,12 +101,12 @@ def exact_match(
 
 
 def half_credit(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -> Proportion:
-    """Mean share of an example's k true classes that are among its k longest capsules, as Efficient-CapsNet counts.
+    """Mean fraction of an example's k true classes that are among its k longest capsules, as in Efficient-CapsNet.
 
-    A picture of two digits earns 0, 0.5 or 1, so this is never below ``exact_match``. A row without a true class is not
-    counted. The objects of a picture are not independent, so ``n`` counts pictures, and the interval is Wilson's for
-    the mean credit p of n pictures. A credit lies in [0, 1], so its variance is at most p (1 - p), that of a right or
-    wrong answer: the interval is never too narrow for large n, and too wide where half credits are common.
+    A picture of two digits counts 0, 0.5 or 1, so this is never below ``exact_match``. A row without a true class is
+    not counted. The objects of a picture are not independent, so ``n`` counts pictures, and the interval is Wilson's
+    for the mean credit p of n pictures. The variance of a credit is at most p (1 - p), so for large n the interval is
+    never too narrow.
     """
     scores = _scores(lengths)
     truth = _hot(targets, *scores.shape)
@@ -149,9 +148,9 @@ def confusion_matrix(targets: ArrayLike, predictions: ArrayLike, num_classes: in
 
 
 def auc(scores: ArrayLike, positive: ArrayLike) -> float | None:
-    """Area under the ROC curve: the chance that a random positive outscores a random negative, ties counting half.
+    """Area under the ROC curve: the probability that a random positive outscores a random negative, ties counting half.
 
-    From the rank sum, as Mann and Whitney (1947) did, in O(N log N), with average ranks for ties:
+    From the rank sum (Mann and Whitney 1947), with average ranks for ties:
 
         AUC = (sum of the positives' ranks - P (P + 1) / 2) / (P (N - P))
 
@@ -219,15 +218,15 @@ def summarise(
         raise ValueError(f"class_names must name all {J} classes, got {len(names)} names")
     summary: dict[str, Any] = {"n": N, "num_classes": J}
     single = as_array(targets).ndim == 1
-    share = credit = None
+    right = credit = None
     if single:
-        share, threshold = accuracy(scores, targets), None
+        right, threshold = accuracy(scores, targets), None
     elif k is not None or threshold is not None:
-        share = exact_match(scores, targets, k, threshold=threshold)
+        right = exact_match(scores, targets, k, threshold=threshold)
     elif _hot(targets, N, J).any():
-        share, credit = exact_match(scores, targets), half_credit(scores, targets)
-    summary["accuracy" if single else "exact_match"] = share._asdict() if share else None
-    summary["error"] = share.error._asdict() if share else None
+        right, credit = exact_match(scores, targets), half_credit(scores, targets)
+    summary["accuracy" if single else "exact_match"] = right._asdict() if right else None
+    summary["error"] = right.error._asdict() if right else None
     if credit is not None:
         summary["half_credit"] = credit._asdict()
     rows = per_class(scores, targets, None if single else k, threshold=threshold)
@@ -257,7 +256,7 @@ def _proportion(credit: np.ndarray, confidence: float) -> Proportion:
 
 
 def as_array(values: ArrayLike) -> np.ndarray:
-    """Arrays, tensors on any device and of any dtype, and lists as NumPy."""
+    """An array, a tensor on any device and of any dtype, or a list as NumPy array."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         return (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no bfloat16
@@ -275,7 +274,7 @@ def _scores(lengths: ArrayLike) -> np.ndarray:
 
 
 def multi_hot(targets: ArrayLike, N: int, J: int) -> np.ndarray:
-    """Either kind of targets, (N,) class numbers or (N, J) zeros and ones, checked, as bool (N, J)."""
+    """Targets, (N,) class numbers or (N, J) zeros and ones, checked, as bool (N, J)."""
     if as_array(targets).ndim == 1:
         return _labels(targets, N, J)[:, None] == np.arange(J)
     return _hot(targets, N, J)
@@ -302,7 +301,7 @@ def _hot(targets: ArrayLike, N: int, J: int) -> np.ndarray:
 
 
 class Measure(NamedTuple):
-    """One quantity: a value per seed, beside what was published."""
+    """One quantity: a value per seed, and the published value."""
 
     name: str
     values: list[float]
@@ -322,7 +321,7 @@ class Measure(NamedTuple):
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def shown(self) -> str:
-        """Mean, spread and interval for people: ``0.82 ± 0.05 % (95 %: 0.70 to 0.96)``."""
+        """Mean, spread and interval as text: ``0.82 ± 0.05 % (95 %: 0.70 to 0.96)``."""
         digits = _digits(self)
         spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
         words = f"{self.mean:.{digits}f}{spread}{' ' + self.unit if self.unit else ''}"
@@ -341,7 +340,7 @@ def compare(a: Measure, b: Measure) -> int:
 
 
 def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
-    """Two measures as a sentence that is true whichever way they fall, without its full stop.
+    """The comparison of two measures as a sentence, without its full stop.
 
     the error of A is lower than that of B: 1.20 % against 2.30 %, 95 % intervals apart
     the error of A is level with that of B: 1.20 % against 1.30 %, no difference that 10,000 examples can show
@@ -357,7 +356,7 @@ def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
 
 
 def _digits(measure: Measure) -> int:
-    """Decimals to show: three of an area or a correlation, two of percentages and small numbers, else one."""
+    """Decimals: three of an area or a correlation, two of percentages and small numbers, else one."""
     if not measure.unit and abs(measure.mean) <= 1:
         return 3
     return 2 if measure.unit == "%" or abs(measure.mean) < 10 else 1

@@ -1,4 +1,4 @@
-"""Named, complete run configurations: what `capsnet train NAME` starts from.
+"""Named, complete run configurations: what ``capsnet train NAME`` starts from.
 
     from capsnet import recipes, train
     train(recipes.get("mnist", epochs=5))
@@ -24,7 +24,7 @@ _RECIPES: dict[str, Callable[[], TrainConfig]] = {}
 
 
 def register(name: str, recipe: Callable[[], TrainConfig]) -> None:
-    """Make a recipe known under a name. The first line of its docstring describes it."""
+    """Register a recipe under a name. The first line of its docstring describes it."""
     if name in _RECIPES:
         raise ValueError(f"a recipe named {name!r} is registered already")
     if not re.fullmatch(r"[\w-][\w.-]*", name):  # it names a folder
@@ -114,7 +114,7 @@ def multimnist() -> TrainConfig:
 
 @_bundled
 def efficient() -> TrainConfig:
-    """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, digits moved and bent a little."""
+    """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, shifts and affine augmentation."""
     return capsnet.TrainConfig(
         model="efficient-capsnet",
         epochs=8,
@@ -129,7 +129,7 @@ def efficient() -> TrainConfig:
 
 @_bundled
 def fashion() -> TrainConfig:
-    """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, moved and mirrored."""
+    """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, shifted and mirrored."""
     return dataclasses.replace(
         efficient(), data="fashion-mnist", epochs=10, augment=capsnet.data.Augment(shift=2, flip=True)
     )
@@ -149,7 +149,7 @@ def multimnist_efficient() -> TrainConfig:
 
 @_bundled
 def affine() -> TrainConfig:
-    """Digits that are only ever shifted, to be tested on turned and sheared ones: the bundled `capsnet-affine`.
+    """Shifted digits, to be tested on rotated and sheared ones: the bundled `capsnet-affine`.
 
     The shift adds to the data's own 6 pixels: affNIST's digits are as far off centre.
     """
@@ -189,7 +189,7 @@ def matrix() -> TrainConfig:
 
 @_bundled
 def images() -> TrainConfig:
-    """Your own images: `--data folder:PATH,size=64`. For a few hundred of them: augmented, rare classes count more."""
+    """Your own images, a few hundred: `--data folder:PATH,size=64`. Augmented; rare classes have larger weights."""
     return capsnet.TrainConfig(
         model="capsnet-image",
         data="folder",
@@ -206,7 +206,7 @@ def images() -> TrainConfig:
 
 @_bundled
 def text() -> TrainConfig:
-    """Capsules in another field: the topics of generated sentences, n-grams routed by shared matrices."""
+    """Capsules for texts: the topics of generated sentences, n-grams routed by shared matrices."""
     return capsnet.TrainConfig(
         model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle"
     )
@@ -214,5 +214,5 @@ def text() -> TrainConfig:
 
 @_bundled
 def text_baseline() -> TrainConfig:
-    """The plain network for texts (n-grams, max-pooling), trained the same way as `text`."""
+    """The convolutional network for texts (n-grams, max-pooling), trained the same way as `text`."""
     return dataclasses.replace(text(), model="text-cnn")

@@ -1,4 +1,4 @@
-"""What the tests of this room share: real digits, and no trace left in the user's cache folder."""
+"""Fixtures of the data tests: real digits, and a temporary cache folder."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A real web server on this machine, for tests of the download: it serves what it is told, and counts."""
+"""A local web server for tests of the download: it serves given files and counts requests."""
 
 import contextlib
 import socket
@@ -50,7 +50,7 @@ def web_server() -> Iterator[WebServer]:
 
 
 def dead_url() -> str:
-    """An address at which nobody listens."""
+    """An address without a server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/"

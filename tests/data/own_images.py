@@ -1,4 +1,4 @@
-"""Image files as a user might have them, and which of them the splits of `folder` hold."""
+"""Image files of a user, and which of them are in each split of ``folder``."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from capsnet.data.folders.loader import folder
 
 
 def write(path: Path, seed: int, *, mode: str = "RGB", size: tuple[int, int] = (50, 40)) -> Path:
-    """A smooth coloured picture that only `seed` decides, as width x height."""
+    """A smooth coloured picture, a function of ``seed``, as width x height."""
     small = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(small).resize(size, Image.Resampling.BICUBIC).convert(mode).save(path)

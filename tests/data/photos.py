@@ -1,4 +1,4 @@
-"""Made-up photographs of real digits: what a phone sees when somebody writes a digit on paper."""
+"""Synthetic photographs of real digits on paper."""
 
 import io
 
@@ -17,7 +17,7 @@ def photograph(
     table: bool = False,
     thin: bool = False,
 ) -> Image.Image:
-    """Write `digit` (28, 28) in dark ink on coloured paper, off the middle, badly lit, saved as JPEG."""
+    """Write ``digit`` (28, 28) in dark ink on coloured paper, off the middle, badly lit, saved as JPEG."""
     rng = np.random.default_rng(seed)
     height, width = size
     side = int(rng.uniform(0.35, 0.75) * min(size))
@@ -49,7 +49,7 @@ def photograph(
 
 
 def outline_middle(ink: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Thin a thick shape to a hairline of a few pixels, by peeling it as long as every row keeps something."""
+    """Thin a thick shape to a line of a few pixels."""
     distance = np.zeros_like(ink)
     layer = ink > 0.5
     while layer.any():

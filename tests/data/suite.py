@@ -1,4 +1,4 @@
-"""One suite for all data sets: what the contract promises, as checks that take a spec and raise AssertionError.
+"""One suite for all data sets: checks that take a spec and raise AssertionError.
 
 They are plain functions, so that any test can run them on a data set that it registered itself: ``check("mine")``.
 """
@@ -30,7 +30,7 @@ def check(spec: str) -> None:
 
 
 def some_indices(dataset: Dataset, count: int = 12) -> NDArray[np.int64]:
-    """Indices from all over the data set, in no particular order."""
+    """Indices from the entire data set, unordered."""
     return np.random.default_rng(0).permutation(len(dataset))[:count]
 
 
@@ -100,14 +100,14 @@ def examples_are_deterministic(spec: str) -> None:
     for split in {data.splits_of(spec)[0], "test"}:
         dataset, again = data.load(spec, split), data.load(spec, split)
         index = some_indices(dataset)
-        whole = dataset.batch(index, seed=3, epoch=5)
-        same(whole, dataset.batch(index, seed=3, epoch=5))
+        expected = dataset.batch(index, seed=3, epoch=5)
+        same(expected, dataset.batch(index, seed=3, epoch=5))
         backwards = again.batch(index[::-1], seed=3, epoch=5)
         for row in range(0, len(index), 5):
             alone = again.batch(index[row : row + 1], seed=3, epoch=5)
-            assert torch.equal(alone.images[0], whole.images[row]), "an example depends on its batch"
-            assert torch.equal(backwards.images[-1 - row], whole.images[row]), "an example depends on the order"
-            assert torch.equal(backwards.targets[-1 - row], whole.targets[row])
+            assert torch.equal(alone.images[0], expected.images[row]), "an example depends on its batch"
+            assert torch.equal(backwards.images[-1 - row], expected.images[row]), "an example depends on the order"
+            assert torch.equal(backwards.targets[-1 - row], expected.targets[row])
 
 
 def splits_do_not_overlap(spec: str) -> None:
@@ -124,7 +124,7 @@ def _contents(dataset: Dataset) -> set[bytes]:
 
 
 def preprocessing_survives_storage(spec: str) -> None:
-    """What is stored with the weights prepares a picture (or a text) as the data set's own object does."""
+    """Preprocessing as stored with the weights gives the same input as the data set's object."""
     dataset = data.load(spec, "test")
     prepare = dataset.preprocess
     assert dataset.subset([0]).preprocess == prepare
@@ -155,8 +155,8 @@ def subsets_keep_examples(spec: str) -> None:
     some = dataset.subset([last, 0], name="two")
     assert (len(some), some.name, some.class_names) == (2, "two", dataset.class_names)
     assert (some.image_size, some.channels, some.origin) == (dataset.image_size, dataset.channels, dataset.origin)
-    batch, whole = some.batch([1, 0], epoch=2), dataset.batch([0, last], epoch=2)
-    same(batch, whole._replace(indices=torch.tensor([1, 0])))
+    batch, expected = some.batch([1, 0], epoch=2), dataset.batch([0, last], epoch=2)
+    same(batch, expected._replace(indices=torch.tensor([1, 0])))
     for wrong in ([2], [-1], [[0]]):
         _refused(lambda wrong=wrong: some.batch(wrong))
 
@@ -167,7 +167,7 @@ def bad_names_are_refused(spec: str) -> None:
 
 
 def _refused(call, *words: str) -> None:
-    """One clear sentence that mentions all words."""
+    """Whether the call raises one sentence that contains all words."""
     try:
         call()
     except (ValueError, OSError) as error:

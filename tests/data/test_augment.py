@@ -1,4 +1,4 @@
-"""Augmentation: exact where it can be, keyed always."""
+"""Augmentation: exact where possible, always keyed."""
 
 import numpy as np
 import pytest
@@ -18,15 +18,15 @@ def some_images(count: int = 7, channels: int = 3, height: int = 9, width: int =
 @pytest.mark.parametrize(
     "augment", [Augment(shift=2), FULL, Augment(flip=True), Augment(brightness=0.3), Augment(elastic=2)]
 )
-def test_an_example_does_not_depend_on_its_batch(augment: Augment) -> None:
+def test_example_does_not_depend_on_its_batch(augment: Augment) -> None:
     images, index = some_images(), np.array([5, 90, 7, 1000, 3, 10_000_000, 11])
-    whole = augment(images, seed=1, epoch=2, indices=index)
+    expected = augment(images, seed=1, epoch=2, indices=index)
     pick = [4, 0, 5]
     part = augment(images[pick], seed=1, epoch=2, indices=index[pick])
-    assert torch.equal(part, whole[pick])
-    assert whole.shape == images.shape
-    assert not torch.equal(whole, augment(images, seed=1, epoch=3, indices=index))
-    assert not torch.equal(whole, augment(images, seed=2, epoch=2, indices=index))
+    assert torch.equal(part, expected[pick])
+    assert expected.shape == images.shape
+    assert not torch.equal(expected, augment(images, seed=1, epoch=3, indices=index))
+    assert not torch.equal(expected, augment(images, seed=2, epoch=2, indices=index))
 
 
 def test_shift_equals_a_loop() -> None:
@@ -68,7 +68,7 @@ def test_warped_shift_equals_exact_shift() -> None:
     torch.testing.assert_close(warped, shift_images(images, offsets, 2), atol=1e-5, rtol=0)
 
 
-def test_quarter_turn() -> None:
+def test_positive_angle_turns_clockwise() -> None:
     """A positive angle turns x (right) into y (down): clockwise on the screen; about the centre, non-square or not."""
     images = some_images(height=8, width=8)
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).expand(7, 2, 2)
@@ -80,7 +80,7 @@ def test_quarter_turn() -> None:
     assert result[0, 0, 5, 2] == pytest.approx(1, abs=1e-5)  # one below it
 
 
-def test_doubling_the_width() -> None:
+def test_scale_doubles_the_width() -> None:
     image = torch.zeros(1, 1, 6, 8)
     image[:, :, 2:4, 3:5] = 1  # two wide
     wide = warp_images(image, torch.tensor([[[2.0, 0.0], [0.0, 1.0]]]), torch.zeros(1, 2, dtype=torch.int64))
@@ -115,8 +115,8 @@ def test_pulls_stay_within_their_bound_and_points_are_independent() -> None:
     assert np.abs(drawn - np.eye(50)).max() < 0.08
 
 
-def test_a_net_that_is_pulled_as_a_whole_shifts_the_image() -> None:
-    """Every place is asked two to the right and one up of where it lies: the image goes left and down."""
+def test_equal_pulls_shift_the_image() -> None:
+    """Each pixel is sampled two to the right and one up, so the image moves left and down."""
     images, none = some_images(), torch.zeros(7, 2, dtype=torch.int64)
     pulls = torch.tensor([2.0, -1.0])[None, :, None, None].expand(7, 2, 5, 5)
     bent = warp_images(images, EYE.expand(7, 2, 2), none, pulls)
@@ -124,7 +124,7 @@ def test_a_net_that_is_pulled_as_a_whole_shifts_the_image() -> None:
     torch.testing.assert_close(bent, moved, atol=1e-5, rtol=0)
 
 
-def test_one_pulled_point_bends_its_surroundings_alone() -> None:
+def test_single_pull_changes_its_neighbourhood_only() -> None:
     images = torch.rand(1, 1, 29, 29, generator=torch.Generator().manual_seed(0))  # a point every 7 pixels
     pulls = torch.zeros(1, 2, 5, 5)
     pulls[0, 0, 1, 1] = 1.0  # one pixel in x; cubic interpolation reaches two points far, to pixel 21
@@ -135,14 +135,14 @@ def test_one_pulled_point_bends_its_surroundings_alone() -> None:
     assert (bent - images).abs()[0, 0, 4:11, 4:11].mean() > 0.1
 
 
-def test_flip_mirrors_half_and_leaves_the_other_draws_alone() -> None:
+def test_flip_mirrors_half_and_keeps_the_other_draws() -> None:
     images, index = some_images(), np.arange(7)
     augment = Augment(flip=True)
     mirrored = draw_flips(0, 0, index)
     assert 0 < int(mirrored.sum()) < 7
     result = augment(images, seed=0, epoch=0, indices=index)
-    for image, mirror, made in zip(images, mirrored.tolist(), result, strict=True):
-        assert torch.equal(made, image.flip(2) if mirror else image)
+    for image, mirror, augmented in zip(images, mirrored.tolist(), result, strict=True):
+        assert torch.equal(augmented, image.flip(2) if mirror else image)
     assert draw_flips(0, 0, np.arange(20_000)).float().mean() == pytest.approx(0.5, abs=0.015)
     flips, shifts = draw_flips(0, 0, np.arange(4000)), draw_shifts(FULL, 0, 0, np.arange(4000))
     gains = draw_gains(Augment(brightness=0.1), 0, 0, np.arange(4000))
@@ -172,7 +172,7 @@ def test_brightness_scales_and_clamps() -> None:
     torch.testing.assert_close(moved, (shifted * gains[:, None, None, None]).clamp(0, 1))
 
 
-def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
+def test_augmented_digits_keep_their_ink(digits: ArrayDataset) -> None:
     batch = digits.batch(np.arange(256), augment=Augment(shift=2, rotate=15, scale=0.1, shear=0.1, elastic=1.5))
     plain = digits.batch(np.arange(256))
     assert batch.images.min() >= 0
@@ -195,6 +195,6 @@ def test_real_digits_stay_digits(digits: ArrayDataset) -> None:
         {"flip": 1},
     ],
 )
-def test_bad_amounts(wrong: dict) -> None:
+def test_bad_amounts_are_refused(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Augment(**wrong)

@@ -1,4 +1,4 @@
-"""The table of docs/data.md is what the registry says."""
+"""The table of docs/data.md is made from the registry."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The keyed generator: addressable, uniform, uncorrelated, and never changed silently."""
+"""The keyed generator: addressable, uniform, uncorrelated, pinned."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from capsnet.data import keyed
 
 
-def test_golden_values() -> None:
-    """A change of these changes every shuffled order and every augmentation that was published."""
+def test_values_are_pinned() -> None:
+    """Changing these changes every shuffled order and every augmentation of published results."""
     assert [hex(v) for v in keyed.bits(0, 0, [0, 1], 2, "shuffle").ravel().tolist()] == GOLDEN_BITS
     assert keyed.bits(123, 45, [10_000_000], 1, "augment").item() == GOLDEN_FAR
     assert keyed.permutation(7, 3, 8).tolist() == GOLDEN_ORDER
@@ -101,6 +101,6 @@ def test_permutation_is_keyed() -> None:
 
 
 @pytest.mark.parametrize("indices", [[0.5], [[1, 2]], 3])
-def test_bad_indices(indices: object) -> None:
+def test_bad_indices_are_refused(indices: object) -> None:
     with pytest.raises(ValueError, match="one-dimensional integers"):
         keyed.bits(0, 0, indices, 1, "a")  # pyright: ignore[reportArgumentType]

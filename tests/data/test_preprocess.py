@@ -1,4 +1,4 @@
-"""Preprocessing: photos, drawings and odd files become digits as MNIST has them, or one clear sentence."""
+"""Preprocessing: photos, drawings and other files become digits in MNIST's format, or are refused in one sentence."""
 
 import io
 from pathlib import Path
@@ -27,12 +27,12 @@ def nearest(images: NDArray, known: ArrayDataset) -> NDArray:
 
 def compare(photos: list[Image.Image], known: ArrayDataset) -> tuple[float, float]:
     """Mean correlation with the original digits, and how often 1-NN is right."""
-    found = np.stack([digit(photo)[0].numpy() for photo in photos])
-    likeness = [correlation(a, b) for a, b in zip(found, known.images[: len(photos), 0], strict=True)]
-    return float(np.mean(likeness)), float((nearest(found, known) == known.targets[: len(photos)]).mean())
+    prepared = np.stack([digit(photo)[0].numpy() for photo in photos])
+    likeness = [correlation(a, b) for a, b in zip(prepared, known.images[: len(photos), 0], strict=True)]
+    return float(np.mean(likeness)), float((nearest(prepared, known) == known.targets[: len(photos)]).mean())
 
 
-def test_photos_of_pen_digits(digits: ArrayDataset) -> None:
+def test_photos_of_pen_digits_become_mnist_like(digits: ArrayDataset) -> None:
     sizes = [(800, 600), (600, 800), (1000, 700), (640, 640)]
     photos = [photograph(digits.images[i, 0], i, size=sizes[i % 4]) for i in range(100)]
     likeness, right = compare(photos, digits)
@@ -46,7 +46,7 @@ def test_photos_of_pen_digits(digits: ArrayDataset) -> None:
     [({"ruled": 0.3}, 0.93), ({"table": True}, 0.93), ({"noise": 0.08}, 0.93), ({"thin": True}, 0.7)],
     ids=["ruled paper", "table edge", "noise", "hairline pen"],
 )
-def test_harder_photos(digits: ArrayDataset, kind: dict, least: float) -> None:
+def test_harder_photos_become_mnist_like(digits: ArrayDataset, kind: dict, least: float) -> None:
     photos = [photograph(digits.images[i, 0], i + 7, **kind) for i in range(12)]
     likeness, right = compare(photos, digits)
     assert likeness > least
@@ -55,7 +55,7 @@ def test_harder_photos(digits: ArrayDataset, kind: dict, least: float) -> None:
 
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize("scale", [3, 10])
-def test_drawings_of_either_polarity(digits: ArrayDataset, invert: bool, scale: int) -> None:
+def test_drawings_of_either_polarity_become_mnist_like(digits: ArrayDataset, invert: bool, scale: int) -> None:
     side = 28 * scale
     drawn = [Image.fromarray(digits.images[i, 0] ^ (255 * invert)).resize((side, side), 3) for i in range(12)]
     likeness, right = compare(drawn, digits)
@@ -64,7 +64,7 @@ def test_drawings_of_either_polarity(digits: ArrayDataset, invert: bool, scale: 
 
 
 @pytest.mark.parametrize("invert", [False, True])
-def test_mnist_passes_through(digits: ArrayDataset, tmp_path: Path, invert: bool) -> None:
+def test_mnist_digits_are_not_changed(digits: ArrayDataset, tmp_path: Path, invert: bool) -> None:
     difference = []
     for i in range(200):
         stored = digits.images[i, 0]
@@ -84,8 +84,8 @@ def test_light_border_does_not_decide_the_polarity(digits: ArrayDataset) -> None
 
 
 @pytest.mark.parametrize("invert", [False, True])
-def test_tight_crops(digits: ArrayDataset, invert: bool) -> None:
-    """The digit touches all four borders: the paper is only seen between its strokes."""  # a 1 would be a bar
+def test_tight_crops_become_mnist_like(digits: ArrayDataset, invert: bool) -> None:
+    """The digit touches all four borders: paper is visible between its strokes only."""  # a 1 would be a bar
     known = digits.subset(np.concatenate([np.flatnonzero(digits.targets != 1)[:16], np.arange(16, 10_000)]))
     crops = []
     for i in range(16):
@@ -95,7 +95,7 @@ def test_tight_crops(digits: ArrayDataset, invert: bool) -> None:
     assert compare(crops, known)[0] > 0.85
 
 
-def test_chalk_on_a_board(digits: ArrayDataset) -> None:
+def test_light_ink_on_dark_board_is_found(digits: ArrayDataset) -> None:
     boards = [np.asarray(photograph(digits.images[i, 0], i)) for i in range(8)]
     assert compare([Image.fromarray(((255 - b) * 0.6 + 20).astype(np.uint8)) for b in boards], digits)[0] > 0.93
 
@@ -143,15 +143,15 @@ def test_every_mode_gives_the_same_digit(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ink", [0, 255])
-def test_transparent_drawings(ink: int) -> None:
-    """Only alpha carries the shape: neither black on nothing nor white on nothing may vanish."""
+def test_transparent_drawings_are_found(ink: int) -> None:
+    """The shape is in alpha only, for black and for white drawings."""
     grey = line_drawing(12, 400)
     image = Image.new("RGBA", grey.size, (ink, ink, ink, 0))
     image.putalpha(Image.eval(grey, lambda v: 255 - v))
     assert correlation(digit(image).numpy(), digit(grey).numpy()) > 0.98
 
 
-def test_exif_rotation(tmp_path: Path) -> None:
+def test_exif_rotation_is_applied(tmp_path: Path) -> None:
     upright = line_drawing(12, 400)
     exif = Image.Exif()
     exif[0x0112] = 6  # stored turned left: to be turned a quarter clockwise
@@ -159,14 +159,14 @@ def test_exif_rotation(tmp_path: Path) -> None:
     assert correlation(digit(tmp_path / "phone.jpg").numpy(), digit(upright).numpy()) > 0.97
 
 
-def test_other_frames() -> None:
+def test_other_frames_keep_the_proportions() -> None:
     frame = Preprocess(height=40, width=56, channels=3)(line_drawing(60))
     assert frame.shape == (3, 40, 56)
     assert torch.equal(frame[0], frame[2])
     assert 27 <= int((frame[0] > 0.3).any(dim=1).sum()) <= 30  # 20/28 of 40
 
 
-def test_a_border_keeps_digits_at_their_own_size(digits: ArrayDataset) -> None:
+def test_border_keeps_the_digit_size(digits: ArrayDataset) -> None:
     wide = Preprocess(height=40, width=40, border=6)
     frame = wide(line_drawing(60))
     assert frame.shape == (1, 40, 40)
@@ -177,7 +177,7 @@ def test_a_border_keeps_digits_at_their_own_size(digits: ArrayDataset) -> None:
         Preprocess(border=11)
 
 
-def test_deterministic_and_in_range(digits: ArrayDataset) -> None:
+def test_preprocessing_is_deterministic_and_in_range(digits: ArrayDataset) -> None:
     photo = photograph(digits.images[3, 0], 3)
     first = digit(photo)
     assert torch.equal(first, digit(photo))
@@ -198,12 +198,12 @@ BLANKS = {
 @pytest.mark.parametrize("kind", sorted(BLANKS))
 def test_blank_pictures_are_refused(kind: str, tmp_path: Path) -> None:
     Image.fromarray(BLANKS[kind]).save(tmp_path / "blank.png")
-    with pytest.raises(ValueError, match=r"blank\.png: no digit to be seen"):
+    with pytest.raises(ValueError, match=r"blank\.png: no digit was found"):
         digit(tmp_path / "blank.png")
 
 
 @pytest.mark.parametrize("preprocess", [digit, plain], ids=["digit", "plain"])
-def test_unusable_files(preprocess: Preprocess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_files_are_refused(preprocess: Preprocess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "image.png"
     with pytest.raises(FileNotFoundError, match=r"image\.png: expected an image file, found nothing"):
         preprocess(path)
@@ -237,7 +237,7 @@ def test_unusable_files(preprocess: Preprocess, tmp_path: Path, monkeypatch: pyt
         (np.full((20, 20), "x"), "expected numbers"),
     ],
 )
-def test_bad_arrays(array: NDArray, message: str) -> None:
+def test_bad_arrays_are_refused(array: NDArray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         digit(array)
 
@@ -264,7 +264,7 @@ def test_plain_antialiases() -> None:
     assert plain(stripes).numpy() == pytest.approx(0.5, abs=0.05)
 
 
-def test_is_a_strict_frozen_record() -> None:
+def test_preprocess_is_strict_and_frozen() -> None:
     assert Preprocess.model_validate_json(Preprocess(width=40).model_dump_json()) == Preprocess(width=40)
     for wrong in ({"hight": 28}, {"style": "fancy"}, {"height": 0}, {"channels": 2}):
         with pytest.raises(ValidationError):
@@ -292,7 +292,7 @@ def test_open_image_reads_bytes_and_paths(tmp_path: Path) -> None:
     assert torch.equal(plain(path.read_bytes()), plain(path))
 
 
-def test_open_image_refuses_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_image_refuses_bad_files_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "image.png"
     Image.new("L", (30, 20)).save(path)
     content = path.read_bytes()

@@ -27,7 +27,7 @@ def test_pad_keeps_the_whole_picture_and_stretch_fills_the_frame() -> None:
     assert cropped.numpy() == pytest.approx(200 / 255, abs=1e-4)
 
 
-def test_stored_without_fit_still_loads() -> None:
+def test_preprocess_stored_without_fit_loads() -> None:
     old = {"style": "plain", "height": 28, "width": 28, "channels": 1}
     assert Preprocess(**old) == Preprocess(style="plain", fit="crop")  # pyright: ignore[reportArgumentType]
     assert Preprocess(style="plain", fit="pad").model_dump()["fit"] == "pad"

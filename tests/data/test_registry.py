@@ -37,7 +37,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
         return ArrayDataset(np.zeros((1, 1, 1, 1), np.uint8), np.array([0]), name=str(path))
 
 
-def test_mnist_by_name(tmp_path: Path) -> None:
+def test_mnist_loads_by_name(tmp_path: Path) -> None:
     assert "mnist" in list_datasets()
     assert "28x28" in describe("mnist")
     assert splits_of("mnist:/some/where") == ("train", "validation", "train+validation", "test")
@@ -58,7 +58,7 @@ def test_register_makes_a_data_set_loadable(toy: None, tmp_path: Path) -> None:
         register("toy", "", ())(load)
 
 
-def test_errors_are_one_clear_sentence(tmp_path: Path) -> None:
+def test_bad_specs_are_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown data set 'mnits'. Did you mean 'mnist'\? Known: .*mnist"):
         load("mnits", "train")
     with pytest.raises(ValueError, match=r"unknown split of mnist 'tset'. Did you mean 'test'\? Known: train, "):
@@ -74,7 +74,7 @@ def test_errors_are_one_clear_sentence(tmp_path: Path) -> None:
 
 
 def test_importing_data_imports_no_other_room() -> None:
-    """Importing data pulls in no other room, nor anything heavy that only other rooms need."""
+    """Importing data imports no other package of capsnet and no heavy dependency."""
     code = (
         "import sys, types; alone = types.ModuleType('capsnet'); alone.__path__ = [sys.argv[1]];"
         "sys.modules['capsnet'] = alone; import capsnet.data;"
@@ -104,9 +104,9 @@ def optional(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_follow_the_name(optional: None) -> None:
     assert options_of("made") == {"size": 4, "kind": "a", "flag": False}
     assert len(load("made", "all")) == 4
-    made = load("made:size=7,kind=b,flag=true", "all")
-    assert len(made) == 7
-    assert made.name == "b True"
+    dataset = load("made:size=7,kind=b,flag=true", "all")
+    assert len(dataset) == 7
+    assert dataset.name == "b True"
     assert with_options("made:size=7,kind=b", size=9) == "made:size=9,kind=b"
     assert with_options("made", size=2) == "made:size=2"
     assert canonical("made:size=7") == "made:size=7"
@@ -139,7 +139,7 @@ def test_option_without_annotation_has_the_type_of_its_default(optional: None) -
         load("plain:level=x", "all")
 
 
-def test_a_path_may_look_like_options(optional: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_may_look_like_options(optional: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = tmp_path / "a,b=c" / "size=3"
     odd.mkdir(parents=True)
     (odd / "x").touch()

@@ -1,4 +1,4 @@
-"""Every registered data set keeps the contract, and the suite notices one that does not."""
+"""Every registered data set passes the suite, and the suite detects broken ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_another_process_makes_the_same_examples(spec_of: Callable[[str], str]) 
 
 
 class Unsteady(ArrayDataset):
-    """Depends on what was asked before."""
+    """Examples depend on earlier calls."""
 
     calls = 0
 
@@ -91,7 +91,7 @@ class Unsteady(ArrayDataset):
 
 
 class Careless(ArrayDataset):
-    """Has classes beyond its names."""
+    """Has more classes than names."""
 
     def batch(self, indices, **options) -> Batch:
         made = super().batch(indices, **options)
@@ -129,7 +129,7 @@ def test_suite_accepts_a_data_set_from_outside(registered: Callable[..., str]) -
         (lambda split: pictures(split), {"objects": 1, "gallery": "shapes"}, "other classes"),
     ],
 )
-def test_suite_notices(
+def test_suite_notices_broken_data_sets(
     registered: Callable[..., str], make_split: Callable[[str], ArrayDataset], declared: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AssertionError, match=message):

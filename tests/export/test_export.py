@@ -39,12 +39,12 @@ def guide() -> list[str]:
 
 
 @pytest.mark.parametrize("name", capsnet.list_models())
-def test_table_of_models_is_true(name: str, tmp_path: Path, guide: list[str]) -> None:
+def test_table_of_models_matches_the_registry(name: str, tmp_path: Path, guide: list[str]) -> None:
     assert export_table.model_row(name, tmp_path) in guide
 
 
 @pytest.mark.parametrize("name", routing.list_forms())
-def test_table_of_routings_is_true(name: str, tmp_path: Path, guide: list[str]) -> None:
+def test_table_of_routings_matches_the_registry(name: str, tmp_path: Path, guide: list[str]) -> None:
     assert export_table.routing_row(name, tmp_path) in guide
 
 
@@ -60,13 +60,13 @@ class Brightness(Model):
 
 
 class Undecided(Brightness):
-    """One that looks at values while it is traced."""
+    """A model whose trace depends on values."""
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None, trace: bool = False) -> Output:
         return super().forward(images if float(images.mean()) > 0.5 else 1 - images)
 
 
-def test_outside_models_export_or_say_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_models_export_or_give_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_registry, "_MODELS", dict(_registry._MODELS))
     models.register("brightness", Brightness, "the mean of the pixels")
     models.register("undecided", Undecided, "the mean of some pixels")
@@ -160,21 +160,21 @@ def test_onnx_file_takes_texts(tmp_path: Path) -> None:
 
 def test_damaged_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = export(build("capsnet"), tmp_path / "m.onnx").path
-    card, whole = tmp_path / "m.onnx.json", path.read_bytes()
-    path.write_bytes(whole[:-50] + bytes(50))
+    card, original = tmp_path / "m.onnx.json", path.read_bytes()
+    path.write_bytes(original[:-50] + bytes(50))
     with pytest.raises(ValueError, match=r"m\.onnx is damaged, or m\.onnx\.json is of another file"):
         capsnet.load(path)
-    path.write_bytes(whole)
+    path.write_bytes(original)
     card.write_text("{")
     with pytest.raises(ValueError, match=r"m\.onnx\.json is damaged"):
         capsnet.load(path)
     card.unlink()
     assert capsnet.load(path).num_classes == 3  # the file alone suffices
-    for content in (whole[: len(whole) // 2], b"", b"not a network"):
+    for content in (original[: len(original) // 2], b"", b"not a network"):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not a complete ONNX file"):
             capsnet.load(path)
-    proto = onnx.load_model_from_string(whole)
+    proto = onnx.load_model_from_string(original)
     del proto.metadata_props[:]
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(ValueError, match="was not written by capsnet export"):

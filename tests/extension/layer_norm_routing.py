@@ -1,4 +1,4 @@
-"""A routing from outside the package: layer-normalised poses, whose length says nothing about presence."""
+"""A routing from outside the package: layer-normalised poses, whose length is not a presence."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -106,9 +106,9 @@ def test_explorer_shows_plugins(run: Path) -> None:
     shown["run"] = shown.pop(str(run))
     with TestClient(create_app(shown), base_url="http://localhost") as page:
         described = {entry["name"]: entry for entry in page.get("/api/models").json()["models"]}
-        own, other = described["run"], described["capsnet-small-mnist"]
-        assert own["routing"]["name"] == "layer-norm"
-        assert own["gallery"]
+        plugin, other = described["run"], described["capsnet-small-mnist"]
+        assert plugin["routing"]["name"] == "layer-norm"
+        assert plugin["gallery"]
         assert "layer-norm" in json.dumps(other["routings"])
 
 

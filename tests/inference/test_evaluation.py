@@ -19,7 +19,7 @@ def test_evaluate_agrees_with_a_count_by_hand(tiny: capsnet.Model) -> None:
         tiny.get_parameter("classes.weight").mul_(50)  # poses long enough for the choice of capsule to show in pixels
     tiny.train()
     result = capsnet.evaluate(tiny, dataset, batch_size=4)
-    assert tiny.training  # it comes back as it was
+    assert tiny.training  # the mode is restored
     with torch.no_grad():
         output = tiny.eval()(torch.from_numpy(images).float() / 255)
     expected = (output.lengths.argmax(1).numpy() == targets).mean()
@@ -36,7 +36,7 @@ def test_evaluate_counts_exact_matches_of_several_labels(tiny: capsnet.Model) ->
     dataset = capsnet.data.ArrayDataset(images, np.tile([[1, 1, 0], [0, 1, 1]], (3, 1)), ("a", "b", "c"))
     result = capsnet.evaluate(tiny, dataset)
     pairs = [set(row) for row in np.argsort(-result.lengths, axis=1)[:, :2].tolist()]
-    expected = np.mean([pair == wanted for pair, wanted in zip(pairs, [{0, 1}, {1, 2}] * 3, strict=True)])
+    expected = np.mean([pair == labels for pair, labels in zip(pairs, [{0, 1}, {1, 2}] * 3, strict=True)])
     assert result.accuracy.value == pytest.approx(expected)
 
 

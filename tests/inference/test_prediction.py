@@ -1,4 +1,4 @@
-"""`capsnet predict` and its twin in Python: what they take, what they say, and what they do not lose."""
+"""``capsnet predict`` and ``capsnet.predict``: inputs, output, skipped pictures, reconstructions."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from capsnet.models import Model, Output
 
 
 class Steps(Model):
-    """Three lengths that the brightness of the picture says: exact, and different for each picture."""
+    """Three lengths, exact functions of the picture's brightness."""
 
     def __init__(self) -> None:
         super().__init__((10, 10), 1, 3)
@@ -40,7 +40,7 @@ def steps() -> Steps:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Pictures 1, 2 and 10, dark, grey and bright, one of them deeper; and what is no picture."""
+    """Pictures 1, 2 and 10, dark, grey and bright, one in a sub-folder; and other files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in" / "deeper").mkdir(parents=True)
     for name, grey in (("in/1.png", 25), ("in/2.PNG", 115), ("in/deeper/10.png", 204)):
@@ -83,8 +83,8 @@ def test_predict_takes_bytes_and_skips_bad_pictures(steps: Steps, folder: Path) 
     bad.write_text("no picture")
     with pytest.raises(ValueError, match=r"0\.png"):
         capsnet.predict(folder, steps)
-    found = list(predictions([folder, folder / "none.png"], steps, skip=True, batch_size=2))
-    assert [isinstance(answer, Skipped) for answer in found] == [True, False, False, False, True]
+    answers = list(predictions([folder, folder / "none.png"], steps, skip=True, batch_size=2))
+    assert [isinstance(answer, Skipped) for answer in answers] == [True, False, False, False, True]
 
 
 @pytest.fixture
@@ -141,14 +141,14 @@ def test_predict_reads_standard_input(
 def test_predict_takes_names_that_begin_with_a_tilde(
     steps: Steps, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no user of that name; and where there is one, what a folder holds is not at that user's home."""
+    """They are names of files, not of home folders."""
     monkeypatch.chdir(folder)
     (folder / "1.png").rename(folder / "~x.png")
     (folder / "~root").mkdir()
     (folder / "2.PNG").rename(folder / "~root" / "2.png")
     assert [answer.source for answer in capsnet.predict("~x.png", steps)] == ["~x.png"]
-    found = [Path(answer.source) for answer in capsnet.predict(".", steps)]
-    assert found == [Path("deeper/10.png"), folder / "~root/2.png", folder / "~x.png"]
+    sources = [Path(answer.source) for answer in capsnet.predict(".", steps)]
+    assert sources == [Path("deeper/10.png"), folder / "~root/2.png", folder / "~x.png"]
     plain = capsnet.data.Preprocess(style="plain")
     torch.testing.assert_close(plain("~x.png"), plain(folder / "~x.png"))
     with pytest.raises(FileNotFoundError, match=r"~nobody-here\.png: expected an image file, found nothing"):
@@ -171,11 +171,11 @@ def test_predict_reports_bad_pictures_and_answers_the_rest(
     (folder / "empty").mkdir()
     with pytest.raises(SystemExit) as stop:
         cli.main(["predict", "in", "nowhere.png", "in/empty", "--model", model_file])
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert stop.value.code == 2
-    assert len(said.out.splitlines()) == 3
-    assert [word in said.err for word in ("5.png", "nowhere.png", "in/empty")] == [True] * 3
-    assert len(said.err.strip().splitlines()) == 3
+    assert len(output.out.splitlines()) == 3
+    assert [word in output.err for word in ("5.png", "nowhere.png", "in/empty")] == [True] * 3
+    assert len(output.err.strip().splitlines()) == 3
 
 
 def test_album_gives_each_picture_a_file(model_file: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -222,9 +222,9 @@ def test_predict_takes_onnx_files(tmp_path: Path, folder: Path, capsys: pytest.C
     cnn = capsnet.create_model("cnn-small", image_size=(12, 12), channels=(4, 4, 4), widths=(8, 8))
     capsnet.save(cnn, "cnn.safetensors")
     cli.main(["export", "cnn.safetensors", "--output", "cnn.onnx"])
-    said = capsys.readouterr().out
-    assert "largest difference from torch" in said
-    assert "images (batch x 1 x 12 x 12) -> lengths" in said
+    output = capsys.readouterr().out
+    assert "largest difference from torch" in output
+    assert "images (batch x 1 x 12 x 12) -> lengths" in output
     ours = [json.loads(line) for line in run(capsys, "in", "--model", "cnn.safetensors", "--json")]
     theirs = [json.loads(line) for line in run(capsys, "in", "--model", "cnn.onnx", "--json")]
     for one, other in zip(ours, theirs, strict=True):

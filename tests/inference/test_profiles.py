@@ -14,7 +14,7 @@ from capsnet.inference import profiles
 
 @pytest.fixture(scope="module")
 def few() -> ArrayDataset:
-    digits = capsnet.data.load("mnist", "validation").subset(range(4000))
+    digits = capsnet.data.load("mnist", "test")
     assert isinstance(digits, ArrayDataset)
     return digits.subset(np.arange(2500, 2700))  # with a hard one among them
 
@@ -30,9 +30,9 @@ def test_profile_agrees_with_numpy(few: ArrayDataset) -> None:
     assert output.poses is not None
     lengths, poses = output.lengths.numpy(), output.poses.numpy()
     for j in range(10):
-        mine = poses[(few.targets == j) & (lengths.argmax(1) == j), j]
-        assert np.array(profile.ranges[j]) == pytest.approx(np.percentile(mine, [2, 98], axis=0).T, abs=1e-4)
-        assert np.array(profile.means[j]) == pytest.approx(mine.mean(axis=0), abs=1e-4)
+        class_poses = poses[(few.targets == j) & (lengths.argmax(1) == j), j]
+        assert np.array(profile.ranges[j]) == pytest.approx(np.percentile(class_poses, [2, 98], axis=0).T, abs=1e-4)
+        assert np.array(profile.means[j]) == pytest.approx(class_poses.mean(axis=0), abs=1e-4)
     assert profile.names == [[None] * 16] * 10
     true = lengths[np.arange(200), few.targets]
     rest = lengths.copy()
@@ -71,7 +71,7 @@ def test_profile_refuses_nan(few: ArrayDataset) -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.fill_(float("nan"))
-        with pytest.raises(ValueError, match="are not numbers"):
+        with pytest.raises(ValueError, match="are not finite"):
             profiles.measure(model, few, limit=10)
 
 
@@ -94,7 +94,7 @@ def test_profile_survives_the_round_trip(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_bundled_dimension_names_follow_the_rule() -> None:
-    """On fewer digits than the shipped ones were measured on: most of them come out again."""
+    """On fewer digits than those of the bundled profiles most names are the same."""
     profile = profiles.read("capsnet-small-mnist")
     assert profile is not None
     assert profile.names is not None

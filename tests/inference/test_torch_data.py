@@ -49,8 +49,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_evaluate_takes_torch_data(kind: str, tiny: capsnet.Model) -> None:
-    own = capsnet.data.ArrayDataset(IMAGES.numpy(), LABELS.numpy(), ("0", "1", "2"))
-    expected = capsnet.evaluate(tiny, own)
+    arrays = capsnet.data.ArrayDataset(IMAGES.numpy(), LABELS.numpy(), ("0", "1", "2"))
+    expected = capsnet.evaluate(tiny, arrays)
     result = capsnet.evaluate(tiny, SOURCES[kind], batch_size=4)
     assert result.metrics["accuracy"] == expected.metrics["accuracy"]
     np.testing.assert_allclose(result.lengths, expected.lengths, atol=1e-6)
@@ -117,8 +117,8 @@ def test_predict_takes_an_array_of_many_pictures(tiny: capsnet.Model) -> None:
 
 def test_results_print_as_sentences(tiny: capsnet.Model) -> None:
     evaluation = capsnet.evaluate(tiny, SOURCES["uint8"])
-    share = evaluation.accuracy
-    assert str(evaluation) == f"{share.value:.2%} of 11 right (95 %: {share.low:.2%} to {share.high:.2%})"
+    accuracy = evaluation.accuracy
+    assert str(evaluation) == f"{accuracy.value:.2%} of 11 right (95 %: {accuracy.low:.2%} to {accuracy.high:.2%})"
     assert repr(evaluation) == f"<Evaluation: {evaluation}>"
     answer = capsnet.predict(IMAGES[0], tiny, threshold=0)[0]
     assert str(answer).startswith(f"{answer.label} (length {answer.length:.2f}), present: {answer.label}, ")

@@ -1,4 +1,4 @@
-"""The house rule for fast paths, in one place: how far from a float64 reference they may be."""
+"""The error bound of fast paths, against a float64 reference."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,11 +12,11 @@ def run(
     function: Function, arguments: Sequence[Tensor | None], dtype: torch.dtype, leaves: Sequence[int]
 ) -> list[Tensor]:
     """Output and the gradients of the arguments numbered in ``leaves``, in ``dtype``, for a fixed random cotangent."""
-    given = [None if a is None else a.detach().to(dtype).requires_grad_(i in leaves) for i, a in enumerate(arguments)]
-    y = function(*given)
+    cast = [None if a is None else a.detach().to(dtype).requires_grad_(i in leaves) for i, a in enumerate(arguments)]
+    y = function(*cast)
     cotangent = torch.randn(y.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(dtype)
-    wanted = [t for i, t in enumerate(given) if i in leaves and t is not None]
-    return [y.detach(), *torch.autograd.grad(y, wanted, cotangent)]
+    inputs = [t for i, t in enumerate(cast) if i in leaves and t is not None]
+    return [y.detach(), *torch.autograd.grad(y, inputs, cotangent)]
 
 
 def error(value: Tensor, reference: Tensor) -> float:

@@ -21,8 +21,8 @@ def make_votes(u: Tensor, w: Tensor) -> Tensor:
     return torch.einsum("bik,ijdk->bijd", u, w)
 
 
-def twin(**options: Any) -> Any:
-    """The plain form that the kernels take for derivatives of derivatives."""
+def plain_form(**options: Any) -> Any:
+    """The plain form that the kernels use for derivatives of derivatives."""
     return lambda votes, bias, act: Dynamic(**options).plain(votes, act, None, bias, trace=False).pose
 
 
@@ -33,20 +33,20 @@ def plain(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **optio
 
 def fused(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
     with using("fast"):
-        pose = route(u, w, bias=bias, act=act, plain=twin(**options), **options)
+        pose = route(u, w, bias=bias, act=act, plain=plain_form(**options), **options)
     assert pose is not None
     return pose
 
 
 def from_votes(u: Tensor, w: Tensor, bias: Tensor | None, act: Tensor | None, **options: Any) -> Tensor:
-    pose = route_votes(make_votes(u, w), bias=bias, act=act, plain=twin(**options), **options)
+    pose = route_votes(make_votes(u, w), bias=bias, act=act, plain=plain_form(**options), **options)
     assert pose is not None
     return pose
 
 
 def example(B: int, I: int, J: int, D: int, K: int, bias: bool, act: bool, seed: int = 0) -> list[Tensor | None]:
-    """Squashed children, as in a network. With much longer ones routing becomes chaotic: then even a permutation of the
-    children makes the plain form miss the error rule."""
+    """Squashed children, as in a network. With much longer ones routing becomes chaotic: even a permutation of the
+    children makes the plain form exceed the error bound."""
     g = torch.Generator().manual_seed(seed)
     return [
         squash(torch.randn(B, I, K, generator=g)),
@@ -118,7 +118,7 @@ def test_few_examples_at_inference_use_votes() -> None:
 
 
 class _Largest(TorchDispatchMode):
-    """Remembers the most numbers that any one operation returned."""
+    """Records the size of the largest tensor that an operation returned."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Convolution by transforms against the native one: numbers, gradients, which path, and what must not change."""
+"""Convolution by transforms against the native one: numbers, gradients, choice of the path, state."""
 
 import copy
 import io
@@ -142,7 +142,7 @@ def test_packed_path_matches_and_follows_weight() -> None:
         w.mul_(2)  # an optimiser's step, or load_state_dict
         y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
         torch.testing.assert_close(y, F.conv2d(x, w, b))
-        w.data.mul_(2)  # behind the version counter's back
+        w.data.mul_(2)  # not counted by the version counter
         y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
         torch.testing.assert_close(y, F.conv2d(x, w, b))
         for place in ((3, 11, 4, 2), (0, 29), (6, slice(None), 1)):
@@ -211,8 +211,8 @@ def test_backward_works_after_other_calls() -> None:
     expected = torch.autograd.grad(F.conv2d(x, w, b, 2).sum(), w)[0]
     for _ in range(2):
         for scale, y in enumerate(ys, start=1):
-            (found,) = torch.autograd.grad(y.sum(), w, retain_graph=True)
-            torch.testing.assert_close(found, scale * expected, rtol=1e-4, atol=1e-4)
+            (gradient,) = torch.autograd.grad(y.sum(), w, retain_graph=True)
+            torch.testing.assert_close(gradient, scale * expected, rtol=1e-4, atol=1e-4)
 
 
 def test_threads_get_separate_memory() -> None:
@@ -287,5 +287,5 @@ def test_result_allows_in_place_changes(tiles: int, leaf: int | None) -> None:
     expected = F.conv2d(x, w, b).relu()
     torch.testing.assert_close(changed, expected, rtol=1e-4, atol=1e-5)
     if leaf:
-        (found,), (plain,) = (torch.autograd.grad(y.square().sum(), w) for y in (changed, expected))
-        torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-4 * float(plain.abs().max()))
+        (gradient,), (plain,) = (torch.autograd.grad(y.square().sum(), w) for y in (changed, expected))
+        torch.testing.assert_close(gradient, plain, rtol=1e-4, atol=1e-4 * float(plain.abs().max()))

@@ -83,9 +83,9 @@ def test_two_forwards_before_two_backwards_match() -> None:
     parameters = [t.requires_grad_() for t in rest]
     ys = [fast(part, *parameters, stride=(2, 2), memory=memory) for part in (x, x / 2)]
     for part, y in zip((x, x / 2), ys, strict=True):
-        found = torch.autograd.grad(y.square().sum(), parameters)
+        gradients = torch.autograd.grad(y.square().sum(), parameters)
         plain = torch.autograd.grad(stem.plain(part, *parameters, stride=(2, 2)).square().sum(), parameters)
-        for a, b in zip(found, plain, strict=True):
+        for a, b in zip(gradients, plain, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(b.detach().abs().max()))
 
 

@@ -1,6 +1,6 @@
 """One suite for all layers: checks that take a ``Case`` and raise AssertionError.
 
-A case says how a layer is built, what it takes, and what it refuses; capsule layers take a routing too.
+A case says how a layer is built, its input, and what it refuses; capsule layers take a routing too.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ def main_output(result: Any) -> Tensor:
 
 
 def smoke(case: Case) -> None:
-    """Shapes for any batch, finite numbers, the same each time, each example by itself."""
+    """Shapes for any batch, finite numbers, deterministic, independent of the other examples."""
     layer, x = build(case), inputs(case)
     result = layer(x)
     assert isinstance(result, Tensor | Capsules | Routed)

@@ -1,4 +1,4 @@
-"""Convolutional and class capsules: votes against loops by hand, who sees whom, competition, memory."""
+"""Convolutional and class capsules: votes against loops, receptive fields, competition, memory."""
 
 import pytest
 import torch
@@ -84,9 +84,9 @@ def test_couplings_of_child_sum_to_one_over_all_positions(name: str) -> None:
     layer = ConvCaps(2, 3, 3, 1, 4, 4, routing=name)
     trace = layer(torch.randn(2, 5, 6, 2, 4), torch.rand(2, 5, 6, 2), trace=True).trace
     assert trace is not None
-    given = torch.zeros(2, 5 * 6 * 2)
-    given.index_add_(1, layer.edges(5, 6).index.flatten(), trace.couplings[-1].sum(-1).flatten(1))
-    torch.testing.assert_close(given, torch.ones_like(given))
+    totals = torch.zeros(2, 5 * 6 * 2)
+    totals.index_add_(1, layer.edges(5, 6).index.flatten(), trace.couplings[-1].sum(-1).flatten(1))
+    torch.testing.assert_close(totals, torch.ones_like(totals))
 
 
 def test_window_over_whole_grid_equals_dense_layer() -> None:
@@ -143,7 +143,7 @@ def test_class_capsules_route_densely_and_trace_has_grid(name: str) -> None:
 
 
 class Largest(TorchDispatchMode):
-    """The most numbers any one tensor has storage for, and how many of the largest size were made."""
+    """The size of the largest storage, and how many of that size were made."""
 
     def __init__(self) -> None:
         super().__init__()

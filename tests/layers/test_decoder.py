@@ -28,7 +28,7 @@ def test_decoder_draws_any_size_in_range(C: int, H: int, W: int) -> None:
 
 
 def test_decoder_learns_every_pixel() -> None:
-    """Two poses, two pictures of noise: whatever the order of the pixels, each must be reachable on its own."""
+    """Two poses, two pictures of noise: each pixel can be learned independently."""
     decoder = ConvDecoder(1, 2, 3, 18, 21, hidden=64, maps=32)
     poses, pictures = torch.eye(2).unsqueeze(1), torch.rand(2, 3, 18, 21)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=1e-2)

@@ -1,4 +1,4 @@
-"""Layers: where a capsule's numbers come from, what the votes are, any batch, any size."""
+"""Layers: the inputs of a capsule, votes, batches and sizes."""
 
 from typing import Any
 
@@ -103,7 +103,7 @@ def test_primary_scale_leaves_bias_unscaled(path: Any) -> None:
 
 
 @pytest.mark.parametrize("squash", ["paper", "exp", "power:3", "unit"])
-def test_primary_presence_is_separate_where_length_does_not_say_it(squash: str) -> None:
+def test_primary_presence_is_separate_with_unit_squash(squash: str) -> None:
     layer, x = PrimaryCaps(2, types=3, dim=4, kernel_size=3, squash=squash), torch.randn(2, 2, 9, 9)
     capsules, act = layer(x)
     if squash != "unit":

@@ -1,4 +1,4 @@
-"""Shared capsules: one matrix per parent, any number of children, padding that does not count."""
+"""Shared capsules: one matrix per parent, any number of children, masked padding."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def test_order_of_children_does_not_matter(name: str) -> None:
 @pytest.mark.parametrize("name", list_routings())
 @pytest.mark.parametrize("with_act", [False, True])
 def test_mask_excludes_children(name: str, with_act: bool) -> None:
-    """Examples of 4, 1 and 0 children in one batch, padded with NaN, answer as each of them alone."""
+    """Examples of 4, 1 and 0 children in one batch, padded with NaN, give the same as each of them alone."""
     layer = SharedCaps(3, child_dim=4, parent_dim=6, routing=name)
     counts = (4, 1, 0)
     u, act = torch.full((3, 5, 4), torch.nan), torch.full((3, 5), torch.nan)

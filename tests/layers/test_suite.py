@@ -1,4 +1,4 @@
-"""Every layer against the one suite, and capsule layers on a plain backbone."""
+"""Every layer passes the suite, and capsule layers work on a backbone."""
 
 import pytest
 import torch

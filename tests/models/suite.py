@@ -21,7 +21,7 @@ from capsnet import kernels
 from capsnet.models import Model, Output, describe, model_options, replacements, reroute
 from capsnet.routing import get
 
-SMALL: dict[str, dict[str, Any]] = {  # for speed; nothing is known of a model that is not here
+SMALL: dict[str, dict[str, Any]] = {  # for speed
     "capsnet": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
     "capsnet-small": {"conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)},
     "baseline-cnn": {"channels": (4, 4, 4), "widths": (8, 8)},
@@ -91,7 +91,7 @@ def classes(name: str, **options: Any) -> None:
 
 
 def neighbours(name: str, **options: Any) -> None:
-    """In evaluation mode an example's output depends on itself alone, and is the same each time."""
+    """In evaluation mode an example's output does not depend on the other examples, and is deterministic."""
     model = build(name, **options)
     images = inputs(model, 4)
     together = model(images).lengths
@@ -116,7 +116,7 @@ def wrong_inputs(name: str, **options: Any) -> None:
 
 
 def loss(name: str, **options: Any) -> None:
-    """The parts sum to the total, all parameters get finite gradients, and weights of zero cost nothing."""
+    """The parts sum to the total, all parameters get finite gradients, and with weights of zero the loss is zero."""
     model = build(name, **options)
     J, images = model.num_classes, inputs(model, 4)
     labels = torch.arange(4) % J
@@ -133,7 +133,7 @@ def loss(name: str, **options: Any) -> None:
 
 
 def margins(name: str, **options: Any) -> None:
-    """The declared margins are those of the loss: met they cost nothing, missed by a little they cost something."""
+    """The declared margins are those of the loss: it is zero at the margins and positive beyond."""
     model = build(name, **options)
     if model.margins is None:
         return
@@ -230,13 +230,13 @@ def trace(name: str, **options: Any) -> None:
 
 
 def rerouting(name: str, **options: Any) -> None:
-    """Another routing in a copy: the weights are shared, the original stays as it was."""
+    """Another routing in a copy: the weights are shared, the original is not changed."""
     model = build(name, **options)
     images = inputs(model, 2)
     before = model(images).lengths
-    routed, own = model.routed_layers(), model.class_routing
-    assert (own is None) == (not routed)
-    if own is None:
+    routed, original = model.routed_layers(), model.class_routing
+    assert (original is None) == (not routed)
+    if original is None:
         assert replacements(model) == []
         with pytest.raises(ValueError, match="no routing"):
             reroute(model, "uniform")
@@ -247,10 +247,10 @@ def rerouting(name: str, **options: Any) -> None:
         assert copy.class_routing.name == other
         assert copy(images).lengths.shape == before.shape
         assert all(a is b for a, b in zip(copy.parameters(), model.parameters(), strict=True))
-    if own.iterates:
+    if original.iterates:
         once = reroute(model, iterations=1).class_routing
-        assert once == get(own, iterations=1)
-    assert model.class_routing == own
+        assert once == get(original, iterations=1)
+    assert model.class_routing == original
     assert torch.equal(model(images).lengths, before)
 
 
@@ -263,7 +263,7 @@ def compiles(name: str, **options: Any) -> None:
 
 
 def learns(name: str, **options: Any) -> None:
-    """Eight inputs of two classes are learned by heart."""
+    """Eight inputs of two classes are learned."""
     model = build(name, num_classes=2, **options).train()
     images, labels = inputs(model, 8), torch.arange(8) % 2
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -278,7 +278,7 @@ def learns(name: str, **options: Any) -> None:
 
 
 def hooks(name: str, **options: Any) -> None:
-    """A hook on any one part fires, on the fast paths too."""
+    """A hook on any module fires, on the fast paths too."""
     model = build(name, **options)
     images = inputs(model, 4)
     lists = (nn.ModuleList, nn.ParameterDict)  # which hold parts and are never called

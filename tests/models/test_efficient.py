@@ -1,4 +1,4 @@
-"""Efficient-CapsNet: the paper's parameter count, its shapes, and BatchNorm that leaves an example alone."""
+"""Efficient-CapsNet: the paper's parameter count, shapes, BatchNorm."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_prior_changes_couplings_of_16_children() -> None:
 
 
 def test_primary_capsule_groups_neighbouring_channels() -> None:
-    """Child i holds channels 8 i to 8 i + 7 of the depthwise convolution: blanking them silences it and no other."""
+    """Child i is channels 8 i to 8 i + 7 of the depthwise convolution: zeroing them zeroes this child only."""
     model = small()
     assert isinstance(model, EfficientCapsNet)
     seen: list[torch.Tensor] = []
@@ -84,7 +84,7 @@ def test_depthwise_kernel_covers_map_of_any_size(size: tuple[int, int]) -> None:
 
 
 def test_strides_change_map_size() -> None:
-    """At 40 x 40 with a stride in the second convolution too: 36, 17, 15, 7, and what is too small is said."""
+    """At 40 x 40 with a stride in the second convolution too: 36, 17, 15, 7; smaller images are refused."""
     model = small(image_size=(40, 40), strides=(1, 2, 1, 2), decoder=False)
     assert isinstance(model, EfficientCapsNet)
     assert model.features(torch.rand(2, 1, 40, 40)).shape[2:] == model.depthwise.kernel_size == (7, 7)
@@ -139,6 +139,6 @@ def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of primary_dim"):
         small(primary_dim=7)
     with pytest.raises(ValueError, match="iterations"):
-        small(iterations=3)  # self-attention has none: a number that does nothing misleads
+        small(iterations=3)  # self-attention has none
     with pytest.raises(ValueError, match="unknown squash"):
         small(squash="cube")

@@ -13,8 +13,14 @@ from capsnet.models import Ensemble, Model
 
 def member(seed: int, **options: object) -> Model:
     torch.manual_seed(seed)
-    own = {"image_size": (20, 22), "num_classes": 3, "conv_channels": 4, "primary_types": 2, "decoder_widths": (8, 9)}
-    model = capsnet.create_model("capsnet", **own | options).eval()
+    defaults = {
+        "image_size": (20, 22),
+        "num_classes": 3,
+        "conv_channels": 4,
+        "primary_types": 2,
+        "decoder_widths": (8, 9),
+    }
+    model = capsnet.create_model("capsnet", **defaults | options).eval()
     with torch.no_grad():
         model.get_parameter("classes.weight").mul_(20)
     model.class_names, model.card = ("ant", "bee", "cat"), {"data": "insects", "seed": seed}
@@ -28,15 +34,17 @@ def test_ensemble_lengths_are_mean_of_members() -> None:
     single = [model(images) for model in members]
     torch.testing.assert_close(output.lengths, sum(o.lengths for o in single) / 3)
     torch.testing.assert_close(output.poses, single[0].poses)
-    wanted = members[0].decode(single[0].poses, output.lengths.argmax(1))  # what all together say it is
-    torch.testing.assert_close(output.reconstruction, wanted)
+    expected = members[0].decode(single[0].poses, output.lengths.argmax(1))  # the class with the largest mean length
+    torch.testing.assert_close(output.reconstruction, expected)
     assert output.trace is None
-    told = capsnet.ensemble(members)(images, labels=torch.tensor([0, 1, 2, 0, 1, 2]))
-    torch.testing.assert_close(told.reconstruction, members[0](images, torch.tensor([0, 1, 2, 0, 1, 2])).reconstruction)
+    labelled = capsnet.ensemble(members)(images, labels=torch.tensor([0, 1, 2, 0, 1, 2]))
+    torch.testing.assert_close(
+        labelled.reconstruction, members[0](images, torch.tensor([0, 1, 2, 0, 1, 2])).reconstruction
+    )
 
 
 def test_members_may_be_of_different_kinds() -> None:
-    """A plain network has neither poses nor pictures: the capsules' stand for all."""
+    """A network without capsules has neither poses nor pictures: those of the capsules are used."""
     cnn = capsnet.create_model("cnn-small", image_size=(20, 22), num_classes=3, channels=(4, 4, 4), widths=(8, 8))
     cnn.class_names = ("ant", "bee", "cat")
     images, caps = torch.rand(2, 1, 20, 22), member(0)
@@ -70,7 +78,7 @@ def test_ensemble_is_saved_and_used_like_one_model(tmp_path: Path) -> None:
     assert "reconstruction_error" in together.metrics
     answer = capsnet.predict(images[0, 0], path)[0]
     assert answer.lengths == pytest.approx(dict(zip(loaded.class_names, together.lengths[0].tolist(), strict=True)))
-    more = capsnet.ensemble([loaded, member(2)])  # each of the three counts alike
+    more = capsnet.ensemble([loaded, member(2)])  # each of the three has the same weight
     with torch.inference_mode():
         three = [m(torch.rand(2, 1, 20, 22, generator=torch.Generator().manual_seed(0))) for m in (*members, member(2))]
         got = more(torch.rand(2, 1, 20, 22, generator=torch.Generator().manual_seed(0)))

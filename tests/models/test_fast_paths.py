@@ -33,15 +33,15 @@ def train(model: capsnet.Model, path, images: torch.Tensor, labels: torch.Tensor
 )
 def test_training_agrees_on_both_paths(options: dict) -> None:
     model = small(**options)
-    twin = copy.deepcopy(model)
+    plain_model = copy.deepcopy(model)
     digits = capsnet.data.load("mnist", "train").batch(range(32))
     fast = train(model, "fast", digits.images, digits.targets, 20)
-    plain = train(twin, "plain", digits.images, digits.targets, 20)
+    plain = train(plain_model, "plain", digits.images, digits.targets, 20)
     assert fast[-1] < 0.8 * fast[0]  # it does learn
     assert fast == pytest.approx(plain, abs=1e-4)
     images = torch.rand(5, 1, 28, 28)
     with torch.inference_mode(), kernels.using("plain"):
-        torch.testing.assert_close(model(images).lengths, twin(images).lengths, rtol=0, atol=1e-3)
+        torch.testing.assert_close(model(images).lengths, plain_model(images).lengths, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("size", [(28, 28), (21, 30), (17, 17), (36, 36)])
@@ -72,7 +72,7 @@ def test_paper_network_takes_fast_paths(
     first, second = model.get_parameter("conv.weight"), model.get_parameter("primary.conv.weight")
     with kernels.using("auto"):
         assert cost.choose_stem(images, first, second, (2, 2), backward=True) is not None
-        assert cost.choose_stem(images[:1], first, second, (2, 2), backward=False, kept=True) is None
+        assert cost.choose_stem(images[:1], first, second, (2, 2), backward=False, cached=True) is None
         children = torch.zeros(128, 1152, 8)
         assert cost.choose_routing(children, model.get_parameter("classes.weight"), None, None) == "fused"
     with kernels.using("plain"):
@@ -86,7 +86,7 @@ def test_both_paths_have_same_weights() -> None:
     with torch.inference_mode(), kernels.using("fast"):
         before = model(images).lengths
         other = small()
-        other(images)  # it has seen its own weights, and must not remember them
+        other(images)  # it has used its own weights, and must not keep them
         other.load_state_dict(model.state_dict())
         torch.testing.assert_close(other(images).lengths, before)
         torch.testing.assert_close(copy.deepcopy(model)(images).lengths, before)

@@ -1,4 +1,4 @@
-"""The image network: one size of problem whatever the size of the image, and colour as well as shape."""
+"""The image network: sizes, parameters, reconstruction weight, both views of the stem."""
 
 import pytest
 import torch
@@ -71,8 +71,12 @@ def test_options_reach_layers() -> None:
     assert isinstance(model, ImageCapsNet)
     assert model.decoder is None
     assert model.primary.squash.name == "exp"
-    said = model.classes.routing.options()
-    assert (said["iterations"], said["distance"], said["squash"]) == (2, "inner", "exp")
+    routing_options = model.classes.routing.options()
+    assert (routing_options["iterations"], routing_options["distance"], routing_options["squash"]) == (
+        2,
+        "inner",
+        "exp",
+    )
     assert model(torch.rand(1, 3, 64, 64)).reconstruction is None
     with pytest.raises(ValueError, match=r"images of 4 x 64 leave a map of 4 x 8, too small .* kernel_size 5"):
         capsnet.create_model("capsnet-image", image_size=(4, 64), kernel_size=5)

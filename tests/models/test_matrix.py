@@ -93,7 +93,7 @@ def test_shapes_are_the_papers() -> None:
 def test_primary_capsule_comes_from_one_position() -> None:
     model = build()
     seen = []
-    model.first.register_forward_hook(lambda _, given, __: seen.append(given))
+    model.first.register_forward_hook(lambda _, inputs, __: seen.append(inputs))
     images = torch.rand(2, 1, 19, 21)
     model(images)
     poses, presence = seen[0]

@@ -1,4 +1,4 @@
-"""Models: the paper's parameter counts to the last number, one contract for all, and any size."""
+"""Models: the paper's parameter counts and shapes, losses, options, sizes."""
 
 import pytest
 import torch
@@ -79,7 +79,7 @@ def test_iterations_reach_routing() -> None:
 
 
 def test_blank_images_have_finite_gradients(tiny: capsnet.Model) -> None:
-    """With zero biases a blank image gives zero vectors everywhere: the place where squash used to give NaN."""
+    """With zero biases a blank image gives zero vectors, where a naive squash gives NaN."""
     with torch.no_grad():
         for name, p in tiny.named_parameters():
             if name.endswith("bias"):
@@ -148,7 +148,7 @@ def test_empty_batch_gives_empty_output(tiny: capsnet.Model) -> None:
 
 @pytest.mark.parametrize("name", ["capsnet", "capsnet-image", "efficient-capsnet"])
 @pytest.mark.parametrize("squash", ["paper", "unit"])
-def test_class_layer_gets_presence_where_lengths_do_not_say_it(name: str, squash: str) -> None:
+def test_class_layer_gets_presence_with_unit_squash(name: str, squash: str) -> None:
     model, heard = build(name, squash=squash), []
     model.get_submodule("classes").register_forward_pre_hook(lambda module, args: heard.append(args))
     output = model(model.example_inputs(3))
@@ -163,7 +163,7 @@ def test_class_layer_gets_presence_where_lengths_do_not_say_it(name: str, squash
 
 
 def test_steepest_squash_trains_on_short_vectors() -> None:
-    """Primary capsules divided by 32, as in the authors' code: |s|^8 is far below the smallest number there is."""
+    """Primary capsules divided by 32, as in the authors' code: |s|^8 is below the smallest float."""
     model = build("capsnet", squash="power:8", primary_scale=1 / 32).train()
     images, labels = torch.rand(4, 1, 28, 28), torch.arange(4)
     optimizer = torch.optim.Adam(model.parameters())

@@ -24,7 +24,7 @@ def test_model_takes_other_sizes(name: str, C: int, size: tuple[int, int], J: in
 
 
 def test_suite_checks_optional_parts() -> None:
-    """Without a decoder, with presence apart from the pose, with other strides: the facts follow the options."""
+    """Without a decoder, with separate presence, with other strides: the declarations follow the options."""
     for name in capsnet.list_models():
         if "decoder" in model_options(name):
             suite.outputs(name, decoder=False)

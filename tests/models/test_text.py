@@ -1,4 +1,4 @@
-"""Models of texts: padding is no word, any number of words, same trainer, weights and run folder as pictures."""
+"""Models of texts: padding, any number of words, and the same commands as for pictures."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_text_models_are_registered() -> None:
 @pytest.mark.parametrize("name", TEXT_MODELS)
 @pytest.mark.parametrize("options", [{}, {"ngrams": (1,)}, {"ngrams": (5, 2)}], ids=str)
 def test_output_does_not_depend_on_padding(name: str, options: dict) -> None:
-    """Outputs and gradients, with biases that would speak up for padding if it were read."""
+    """Outputs and gradients, with biases that would change the output if padding were read."""
     model = build(name, **options).double()
     words, targets = torch.randint(1, 40, (3, 6)), torch.tensor([0, 1, 2])
     answers = {}
@@ -132,7 +132,7 @@ def test_text_models_learn_topics(name: str, options: dict, labels, least: float
 
 
 def test_texts_work_in_every_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Train, resume-able run folder, TensorBoard, evaluate by folder, other labels, predict from the file alone."""
+    """Train, TensorBoard, evaluate a run folder, other labels, predict from the file."""
     config = capsnet.recipes.get("text", epochs=1, limit=640, eval_limit=100, data="sentences:count=1000")
     result = capsnet.train(config, out=tmp_path / "run", device="cpu")
     assert result.test.metrics["n"] == 100

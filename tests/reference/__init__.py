@@ -1,1 +1,1 @@
-"""The papers' procedures, transcribed with plain Python loops: slow, obvious, and what the library is compared with."""
+"""The papers' procedures in plain Python loops, which the library is compared with."""

@@ -1,4 +1,4 @@
-"""Routing as clustering, in plain loops: soft k-means, matrix capsules' EM, and the textbook mixture of Gaussians.
+"""Routing as clustering, in plain loops: soft k-means, matrix capsules' EM, and the mixture of Gaussians.
 
 All for ONE example: votes[i][j] is child i's vector for parent j, act[i] how present the child is.
 """
@@ -101,7 +101,7 @@ def solve(matrix, vector):
 
 
 def em_full(votes, act, iterations, min_variance):
-    """The plain mixture on votes blurred by min_variance. Returns (means, mixing, posteriors, log-likelihoods).
+    """Full covariance, votes blurred by ``min_variance``. Returns (means, mixing, posteriors, log-likelihoods).
 
     The likelihood of iteration t is that of the parameters its M-step found.
     """

@@ -1,4 +1,4 @@
-"""*Dynamic Routing Between Capsules*, equation by equation, on nested lists of floats. No tensors, no vector tricks."""
+"""*Dynamic Routing Between Capsules*, equation by equation, on nested lists of floats."""
 
 import math
 
@@ -34,7 +34,7 @@ def routing(votes, iterations, leaky=False, bias=None):
         c = []
         for i in range(I):
             if leaky:
-                c.append(softmax([0.0, *b[i]])[1:])  # the orphan's share is dropped
+                c.append(softmax([0.0, *b[i]])[1:])  # the orphan's coupling is dropped
             else:
                 c.append(softmax(b[i]))
         history.append(c)

@@ -1,4 +1,4 @@
-"""Every routing test runs twice: on the plain form, which is the definition, and on the fast one where there is one."""
+"""Every routing test runs twice: on the plain form, and on the fast one if there is one."""
 
 from collections.abc import Iterator
 

@@ -7,7 +7,7 @@ checked too:
         for check in suite.CHECKS.values():
             check(route)
 
-What a routing declares (``normalised``, ``decides``, ``presence_is_length`` ...) is what it is checked against.
+A routing is checked against its declarations (``normalised``, ``decides``, ``presence_is_length`` ...).
 """
 
 import dataclasses
@@ -29,10 +29,14 @@ EDGES = Edges(torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 4]]), 5)  # child 2 has
 def variants(name: str) -> list[Routing]:
     """A registered routing with its defaults, in its named forms, with each switch on, with one iteration, and with
     presence apart from the pose."""
-    own = routing.get(name)
-    fields = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
-    changes = [{}, *type(own).forms.values(), *({option: True} for option, value in fields.items() if value is False)]
-    changes += [{"iterations": 1}] * own.iterates + [{"squash": "unit"}] * ("squash" in fields)
+    default = routing.get(name)
+    fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    changes = [
+        {},
+        *type(default).forms.values(),
+        *({option: True} for option, value in fields.items() if value is False),
+    ]
+    changes += [{"iterations": 1}] * default.iterates + [{"squash": "unit"}] * ("squash" in fields)
     return [routing.get(name, **change) for change in changes]
 
 
@@ -102,16 +106,16 @@ def neighbours(route: Routing) -> None:
 
 
 def masks(route: Routing) -> None:
-    """Masked children are ignored exactly, whatever they hold. (What is learned per child is cut as well.)"""
+    """Masked children are ignored exactly, NaN included. (Learned tensors per child are cut as well.)"""
     votes, act = normal(0, B, I, J, D), normal(1, B, I).sigmoid()
     mask = torch.tensor([[True] * (I - 2) + [False] * 2] * B)
     params = learned(route, I, J, D)
-    kept = {name: tensor[: I - 2] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
+    cut = {name: tensor[: I - 2] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
     spoilt, unsure = votes.clone(), act.clone()
     spoilt[:, I - 2 :] = torch.nan
     unsure[:, I - 2 :] = torch.nan
     masked = route(spoilt, unsure, mask=mask, params=params)
-    fewer = route(votes[:, : I - 2], act[:, : I - 2], params=kept)
+    fewer = route(votes[:, : I - 2], act[:, : I - 2], params=cut)
     close(masked.pose, fewer.pose)
     close(masked.act, fewer.act)
     nobody = route(votes, act, mask=torch.zeros(B, I, dtype=torch.bool))
@@ -120,7 +124,7 @@ def masks(route: Routing) -> None:
 
 
 def activations(route: Routing) -> None:
-    """An absent child does not count, and its votes get no infinite gradient; presence changes what a child counts."""
+    """A child of presence 0 does not count, and its votes get finite gradients; presence changes the result."""
     votes = normal(0, B, I, J, D)
     act = torch.full((B, I), 0.6, dtype=torch.float64)
     changed = act.clone()
@@ -128,8 +132,8 @@ def activations(route: Routing) -> None:
     assert not torch.allclose(run(route, votes, act).pose, run(route, votes, changed).pose)
     gone, params = act.clone(), learned(route, I, J, D)
     gone[:, -1] = 0
-    kept = {name: tensor[:-1] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
-    fewer = route(votes[:, :-1], act[:, :-1], params=kept).pose
+    cut = {name: tensor[:-1] if tensor.shape[:1] == (I,) else tensor for name, tensor in params.items()}
+    fewer = route(votes[:, :-1], act[:, :-1], params=cut).pose
     close(route(votes, gone, params=params).pose, fewer)
     loud = votes.clone()
     loud[:, -1] *= 1e4
@@ -198,37 +202,37 @@ def compiles(route: Routing) -> None:
     votes, params = normal(0, 2, I, J, D).float(), learned(route, I, J, D, torch.float32)
     torch._dynamo.reset()  # else the routings tried before count as recompilations of one function
     compiled = torch.compile(lambda v: route(v, params=params)[:2], backend="aot_eager", fullgraph=True)
-    for got, wanted in zip(compiled(votes), route(votes, params=params)[:2], strict=True):
-        close(got, wanted, 1e-5)
+    for got, expected in zip(compiled(votes), route(votes, params=params)[:2], strict=True):
+        close(got, expected, 1e-5)
 
 
 def clusters() -> tuple[Tensor, Tensor]:
     """Two groups of children: each agrees about its own parent and votes in all directions for the others.
 
-    All votes are equally long, so nothing but agreement tells them apart. Returns votes, and who the right parent is.
+    All votes are equally long, so only agreement distinguishes them. Returns votes and the right parents.
     """
-    own = torch.tensor([0] * 20 + [1] * 20)
+    right_parent = torch.tensor([0] * 20 + [1] * 20)
     votes = normal(5, 1, 40, 3, 8)
-    for child, parent in enumerate(own.tolist()):
+    for child, parent in enumerate(right_parent.tolist()):
         votes[0, child, parent] = torch.eye(8, dtype=torch.float64)[parent] + 0.05 * normal(child, 8)
-    return 6 * votes / votes.norm(dim=-1, keepdim=True), own
+    return 6 * votes / votes.norm(dim=-1, keepdim=True), right_parent
 
 
-def planted_share(route: Routing) -> float:
+def planted_coupling(route: Routing) -> float:
     """The mean coupling of an agreeing child with its right parent; 1 / 3 is chance."""
-    votes, own = clusters()
+    votes, right_parent = clusters()
     trace = route(votes, trace=True).trace
     assert trace is not None
-    return float(trace.couplings[-1, 0][torch.arange(len(own)), own].mean())
+    return float(trace.couplings[-1, 0][torch.arange(len(right_parent)), right_parent].mean())
 
 
 def finds_clusters(route: Routing) -> None:
-    """Children that decide go to the parent about which they agree; without decision, or competition, they do not."""
-    share = planted_share(decided(route))
+    """If couplings depend on agreement and parents compete, children couple with the parent about which they agree."""
+    coupling = planted_coupling(decided(route))
     if route.decides and route.normalised != "children":
-        assert share >= 0.95
+        assert coupling >= 0.95
     else:
-        assert share < 0.8
+        assert coupling < 0.8
 
 
 def couplings(route: Routing) -> None:
@@ -260,7 +264,7 @@ def presence(route: Routing) -> None:
 
 
 def declarations(route: Routing) -> None:
-    """What is said about the routing is complete and can be rebuilt."""
+    """The declarations are complete, and the options rebuild the routing."""
     options = route.options()
     assert type(route)(**options) == route  # type: ignore[arg-type]
     assert hash(route) == hash(type(route)(**options))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Dynamic routing against Procedure 1 in plain loops, and the bugs that re-implementations of it have had."""
+"""Dynamic routing against Procedure 1 in plain loops, and against known bugs of re-implementations."""
 
 from itertools import pairwise
 
@@ -97,7 +97,7 @@ def test_iterations_change_result() -> None:
 
 
 def test_agreeing_children_get_larger_couplings() -> None:
-    """The children agree about parent 0 and scatter about parent 1: routing has to move them to parent 0."""
+    """The children agree about parent 0 and not about parent 1: couplings must move to parent 0."""
     votes = torch.randn(1, 32, 2, 4)
     votes[:, :, 0] = torch.tensor([5.0, 0, 0, 0]) + 0.05 * votes[:, :, 0]
     trace = routing.get("dynamic", iterations=5)(votes, trace=True).trace

@@ -1,4 +1,4 @@
-"""Each routing against its own equations in plain loops, and what its theory promises."""
+"""Each routing against its equations in plain loops, and its theoretical properties."""
 
 import math
 from itertools import pairwise
@@ -97,7 +97,7 @@ def test_em_with_full_covariance_matches_loops(seed: int, I: int, J: int, D: int
 
 @given(seeds, st.integers(6, 25), st.integers(2, 4), st.integers(1, 3), st.sampled_from([1e-9, 0.1]))
 def test_mixture_log_likelihood_never_decreases(seed: int, I: int, J: int, D: int, blur: float) -> None:
-    """In float64. With next to no blur it is the plain likelihood of the votes."""
+    """In float64. With almost no blur it is the likelihood of the votes."""
     votes = 2 * normal(seed, 1, I, J, D)
     route = routing.get("em", covariance="full", iterations=10, min_variance=blur)
     trace = route(votes, trace=True).trace
@@ -164,7 +164,7 @@ def test_uniform_equals_dynamic_with_one_iteration() -> None:
 
 
 def test_fixed_point_converges() -> None:
-    """Set to the agreement, the logits converge; added to, they grow without end."""
+    """Logits that are set to the agreement converge; added up, they grow without bound."""
     votes = 0.5 * normal(0, 1, 10, 3, 4)
     many, more = (routing.get("dynamic", update="set", iterations=r)(votes).pose for r in (60, 61))
     torch.testing.assert_close(many, more, rtol=1e-8, atol=1e-8)
@@ -206,7 +206,7 @@ def test_bad_options_are_refused(name: str, options: dict, message: str) -> None
 @pytest.mark.parametrize("spread", [0.02, 1.0, 100.0])
 @pytest.mark.parametrize("away", [0.0, 50.0])
 def test_em_is_accurate_in_single_precision(spread: float, away: float) -> None:
-    """Squares that are subtracted lose digits: as much as a variance may lose, not as much as a mean."""
+    """Subtracting squares loses digits: a variance may lose some, a mean may not."""
     votes = spread * torch.randn(4, 40, 3, 8, dtype=torch.float64) + away
     act = torch.rand(4, 40, dtype=torch.float64)
     route = routing.get("em", inverse_temperature=0.1, start_cost=-math.log(spread))
@@ -220,11 +220,11 @@ def test_em_is_accurate_in_single_precision(spread: float, away: float) -> None:
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_em_ignores_autocast(covariance: str) -> None:
-    """Variances are differences of nearly equal numbers: of products that autocast makes in halves nothing is left."""
+    """Variances are differences of nearly equal numbers, for which half precision is not enough."""
     route = routing.get("em", covariance=covariance)
     votes, act = normal(0, 2, 20, 3, 4, dtype=torch.float32), normal(1, 2, 20, dtype=torch.float32).sigmoid()
     expected = route(votes, act)
     with torch.autocast("cpu", torch.bfloat16):
-        found = route(votes, act)
-    assert torch.equal(found.pose, expected.pose)
-    assert torch.equal(found.act, expected.act)
+        routed = route(votes, act)
+    assert torch.equal(routed.pose, expected.pose)
+    assert torch.equal(routed.act, expected.act)

@@ -1,4 +1,4 @@
-"""Finding routings by name, and what the contract refuses."""
+"""Finding routings by name, and refused arguments."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -73,15 +73,15 @@ def test_routing_object_needs_no_registration() -> None:
             pose = self.scale * votes.mean(dim=1)
             return routing.Routed(pose, pose.norm(dim=-1))
 
-    own = Scaled(scale=2.0)
-    assert routing.get(own) is own
-    assert routing.get(own, scale=3.0) == Scaled(scale=3.0)
+    scaled = Scaled(scale=2.0)
+    assert routing.get(scaled) is scaled
+    assert routing.get(scaled, scale=3.0) == Scaled(scale=3.0)
     with pytest.raises(ValueError, match=r"unknown option of scaled routing 'scala'.*'scale'"):
-        routing.get(own, scala=3.0)
+        routing.get(scaled, scala=3.0)
     with pytest.raises(ValueError, match="unknown routing 'scaled'"):
         routing.get("scaled")
-    assert DenseCaps(5, 3, 8, 16, own)(torch.rand(2, 5, 8)).pose.shape == (2, 3, 16)
-    assert SharedCaps(3, 8, 16, own)(torch.rand(2, 5, 8)).pose.shape == (2, 3, 16)
+    assert DenseCaps(5, 3, 8, 16, scaled)(torch.rand(2, 5, 8)).pose.shape == (2, 3, 16)
+    assert SharedCaps(3, 8, 16, scaled)(torch.rand(2, 5, 8)).pose.shape == (2, 3, 16)
 
 
 @pytest.mark.parametrize(

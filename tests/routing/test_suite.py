@@ -1,4 +1,4 @@
-"""Every registered routing against the one suite, and a broken one to see that the suite notices."""
+"""Every registered routing passes the suite, and broken ones fail it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -74,7 +74,7 @@ BUGS = [
 
 
 def failed(route: Routing) -> list[str]:
-    """The checks that notice."""
+    """The checks that fail."""
     noticed = []
     for name, check in suite.CHECKS.items():
         try:
@@ -96,12 +96,12 @@ def test_same_routing_without_bug_passes_suite() -> None:
 @pytest.mark.parametrize("bug", ["softmax over children", "no agreement"])
 def test_suite_notices_that_clusters_are_not_found(bug: str) -> None:
     assert {"couplings", "finds_clusters", "declarations"} & set(failed(Broken(bug=bug)))
-    assert suite.planted_share(Broken(bug=bug)) < 0.95
+    assert suite.planted_coupling(Broken(bug=bug)) < 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class Normalised(Routing):
-    """Inverted dot-product attention: poses are layer-normalised, so they have a length of their own."""
+    """Inverted dot-product attention: poses are layer-normalised, so their length is not a presence."""
 
     name: ClassVar[str] = "normalised"
     sentence: ClassVar[str] = "Each child sends its vote to the parents that agree with it."

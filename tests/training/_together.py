@@ -2,8 +2,8 @@
 
     torchrun ... _together.py JOBS.json
 
-A job has a config file, a folder and perhaps `stop`, [rank, steps]: that process believes after so many steps that it
-got Ctrl-C. What a job that `fails` raises is written beside the folder, by rank.
+A job has a config file, a folder and perhaps ``stop``, [rank, steps]: that process gets a simulated
+Ctrl-C after so many steps. What a job that ``fails`` raises is written beside the folder, by rank.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def run(job: dict) -> None:
 
 
 def break_later(steps: int) -> None:
-    """The process of rank 1 meets something that it cannot bear."""
+    """Raise an error in the process of rank 1."""
     real, count = loop.train_step, itertools.count(1)
 
     def broken(*arguments):

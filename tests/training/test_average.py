@@ -1,4 +1,4 @@
-"""The average of the weights: short at first, then as long as asked; counters are copied."""
+"""The average of the weights: short at first, then exponential; counters are copied."""
 
 import pytest
 import torch

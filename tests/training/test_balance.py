@@ -1,4 +1,4 @@
-"""Class weights: each class has the same share of the loss, however few examples it has."""
+"""Class weights: each class has the same total weight in the loss."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def test_class_without_examples_has_weight_zero() -> None:
     assert class_weights(dataset([0, 0, 2, 2], 3)).tolist() == pytest.approx([1, 0, 1])
 
 
-def test_example_weights_of_several_labels() -> None:
+def test_example_weight_is_the_mean_over_its_labels() -> None:
     several = dataset([[1, 0, 0], [1, 1, 0], [1, 0, 0], [0, 0, 0]], 3)
     weights = class_weights(several)
     assert weights.tolist() == pytest.approx([4 / (2 * 3), 4 / (2 * 1), 0])

@@ -1,4 +1,4 @@
-"""torch.compile: what it does not do is said, and what it does is one graph."""
+"""torch.compile: failures are one sentence, and convolutional routing is one graph."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ from capsnet.training.run import Run
 
 def test_failing_compilation_is_explained(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused(Exception):
-        """Looks like one of torch.compile's own."""
+        """Like an error of torch.compile."""
 
     Refused.__module__ = "torch._inductor.exc"
 
@@ -28,7 +28,7 @@ def test_failing_compilation_is_explained(quick: TrainConfig, tmp_path: Path, mo
 
 @pytest.mark.slow
 def test_convolutional_routing_compiles_in_one_graph(quick: TrainConfig, tmp_path: Path) -> None:
-    """A graph that breaks where the children are counted costs a third of the speed."""
+    """A graph break costs a third of the speed."""
     config = dataclasses.replace(quick, model="matrix-capsnet-small", model_options={"widths": [4, 2, 2, 2]}, epochs=1)
     torch._dynamo.utils.counters.clear()
     for name in ("plain", "compiled"):

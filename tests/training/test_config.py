@@ -1,4 +1,4 @@
-"""Configurations reload strictly, and a mistake in one is named."""
+"""Configurations are read strictly, and errors name the value."""
 
 import dataclasses
 import json

@@ -1,6 +1,6 @@
-"""Many processes, for real: two of them under torchrun, on the CPU, over the loopback device.
+"""Two processes under torchrun, on the CPU, over the loopback device.
 
-A start costs seconds, so most trainings are made in one (`together`), and each test looks at some of them.
+A start costs seconds, so most trainings are made in one (``together``), and each test looks at some of them.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def finish(process: subprocess.Popen) -> tuple[str, str]:
     try:
         return process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        process.terminate()  # torchrun takes its processes with it
+        process.terminate()  # torchrun ends its processes
         raise AssertionError(process.communicate(timeout=60)) from None
 
 
@@ -56,7 +56,7 @@ def write(config: TrainConfig, path: Path) -> str:
 
 
 def stopped_after(steps: int, config: TrainConfig, out: Path) -> None:
-    """Leave the folder of a run that one process had to stop."""
+    """The folder of a run that one process stopped."""
     from tests.training.test_resume import stop_after
 
     with pytest.MonkeyPatch.context() as patch:
@@ -108,16 +108,16 @@ def together(configs: dict[str, TrainConfig], tmp_path_factory: pytest.TempPathF
         {"config": plain, "out": str(folder / "plain"), "fails": True},  # it is not empty
     ]
     process = torchrun({"jobs": jobs}, folder)
-    said, complaints = finish(process)
-    assert process.returncode != 0  # the last job's error is the main process's: the other leaves without a word
-    (folder / "stdout.txt").write_text(said)
+    output, complaints = finish(process)
+    assert process.returncode != 0  # the main process reports the last job's error; the other exits silently
+    (folder / "stdout.txt").write_text(output)
     (folder / "stderr.txt").write_text(complaints)
     return folder
 
 
 @pytest.fixture(scope="module")
 def alone(configs: dict[str, TrainConfig], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same runs by one process, except that it computes each batch in one go."""
+    """The same runs by one process, each batch in one part."""
     folder = tmp_path_factory.mktemp("alone")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "RECORD_EVERY", 1)
@@ -128,7 +128,7 @@ def alone(configs: dict[str, TrainConfig], tmp_path_factory: pytest.TempPathFact
 
 
 def curve(folder: Path) -> list[dict]:
-    """Every line of the metrics, but for what kind it is and the clock."""
+    """Every line of the metrics, without kind and times."""
     return [
         {k: v for k, v in line.items() if k not in ("kind", "images_per_second", "seconds")}
         for line in Run(folder).records()
@@ -165,7 +165,7 @@ def test_distributed_evaluation_is_exact(together: Path) -> None:
 def test_run_resumes_with_another_number_of_processes(
     together: Path, alone: Path, configs: dict[str, TrainConfig]
 ) -> None:
-    for rank in (0, 1):  # one process was told to stop, both did, at the same step
+    for rank in (0, 1):  # one process got the signal; both stopped at the same step
         assert "--resume" in (together / f"alone-later.{rank}.txt").read_text()
     assert torch.load(together / "alone-later" / "checkpoint.pt", weights_only=True)["step"] == 5
     capsnet.train(configs["plain"], resume=together / "alone-later", device="cpu", figures=False)
@@ -180,12 +180,12 @@ def test_run_resumes_with_another_number_of_processes(
 def test_errors_are_reported_once(together: Path) -> None:
     for rank in (0, 1):
         assert "2 processes cannot share a batch of 1" in (together / f"single.{rank}.txt").read_text()
-    assert "not empty" in (together / "plain.0.txt").read_text()  # the main process's to say
+    assert "not empty" in (together / "plain.0.txt").read_text()  # reported by the main process
     assert not (together / "plain.1.txt").exists()
 
 
 def test_other_processes_print_nothing(together: Path) -> None:
-    """Not a line on the screen but those of torchrun itself, about the last job."""
+    """Nothing is printed but torchrun's lines about the last job."""
     assert (together / "stdout.txt").read_text() == ""
     complaints = (together / "stderr.txt").read_text()
     assert "capsnet/" not in complaints
@@ -228,12 +228,12 @@ def test_failing_process_ends_the_job_with_its_error(configs: dict[str, TrainCon
     process = torchrun({"command": command, "breaks": 3}, tmp_path)
     wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").is_file(), process)
     started = time.monotonic()
-    said, complaints = finish(process)
+    output, complaints = finish(process)
     assert time.monotonic() - started < 40
     assert process.returncode != 0
     assert complaints.count("capsnet: rank 1 of 2: the cable is loose") == 1
-    assert said.count("2 processes, global batch 5 = 2 or 3 each, learning rate 0.005 as given (not scaled)") == 1
-    assert "capsnet: rank 1 of 2: lost touch" not in complaints
+    assert output.count("2 processes, global batch 5 = 2 or 3 each, learning rate 0.005 as given (not scaled)") == 1
+    assert "capsnet: rank 1 of 2: lost connection" not in complaints
 
 
 def test_sigterm_stops_all_processes_at_the_same_step(configs: dict[str, TrainConfig], tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_sigterm_stops_all_processes_at_the_same_step(configs: dict[str, TrainCo
     process.send_signal(signal.SIGTERM)
     _, complaints = finish(process)
     assert complaints.count("capsnet: stopped; continue with") == 1
-    assert "lost touch" not in complaints
+    assert "lost connection" not in complaints
     assert torch.load(out / "checkpoint.pt", weights_only=True)["step"] == Run(out).records()[-1]["step"]
 
 

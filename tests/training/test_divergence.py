@@ -1,4 +1,4 @@
-"""Numbers that are no longer finite stop a run and never reach a file."""
+"""Numbers that are not finite stop a run and are never written."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Cross-validation: every image is tested once, a stopped one goes on, and the numbers add up."""
+"""Cross-validation: every image is tested once, a stopped one resumes, and the numbers add up."""
 
 import contextlib
 import dataclasses
@@ -44,7 +44,7 @@ def test_cross_validation_tests_every_image_once(own: TrainConfig, tmp_path: Pat
     assert "--folds 3" in text
     with pytest.raises(ValueError, match="it is not empty; choose another --out, or --resume auto"):
         capsnet.cross_validate(own, 3, out=tmp_path / "cv")
-    again = capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")  # nothing left to do
+    again = capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")  # nothing remains to train
     assert again == result
     for other in (dataclasses.replace(own, epochs=13), dataclasses.replace(own, data=f"{own.data},seed=1")):
         with pytest.raises(ValueError, match="fold-0 is finished with another configuration"):
@@ -54,7 +54,7 @@ def test_cross_validation_tests_every_image_once(own: TrainConfig, tmp_path: Pat
 
 
 def stop_in_the_second(own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Begin a cross-validation that ends after one fold, whenever it is begun. Returns what is trained."""
+    """Stop every cross-validation after one fold. Returns the trained configurations."""
     real, trained = folds.train, list[str]()
 
     def train_one(config: TrainConfig, **options: object) -> object:
@@ -82,7 +82,7 @@ def test_stopped_cross_validation_resumes(own: TrainConfig, tmp_path: Path, monk
 def test_cross_validation_refuses_other_images(
     own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more image, and others are in the folds that are left: some would be tested twice, some never."""
+    """With one more image the remaining folds differ: some images would be tested twice, some never."""
     stop_in_the_second(own, tmp_path, monkeypatch)
     shutil.copy(tmp_path / "own" / "left" / "0.png", tmp_path / "own" / "right" / "new.png")
     with pytest.raises(ValueError, match=r"are not those that the cross-validation in .* was begun with"):
@@ -102,7 +102,7 @@ def test_resume_refuses_another_number_of_examples(
     files = [tmp_path / "own" / label / f"new{n}.png" for label in ("left", "right") for n in range(4)]
     for n, file in enumerate(files):
         Image.fromarray(np.full((20, 20), 10 * n, np.uint8)).save(file)
-    with pytest.raises(ValueError, match=r"begun with 28 examples to learn from, now there are 36: bring back"):
+    with pytest.raises(ValueError, match=r"begun with 28 training examples, now there are 36: restore"):
         capsnet.train(own, out=tmp_path / "run", resume="auto")
     for file in files:
         file.unlink()
@@ -119,14 +119,14 @@ def test_cross_validation_refuses_weights_trained_on_its_images(
     capsnet.train(other, out="second", figures=False)
     for init in ("first", "second"):
         start = dataclasses.replace(own, init=init, data=f"{own.data},seed=3")
-        with pytest.raises(ValueError, match=rf"{tmp_path / init} has learnt from folder:{tmp_path / 'own'}"):
+        with pytest.raises(ValueError, match=rf"{tmp_path / init} was trained on folder:{tmp_path / 'own'}"):
             capsnet.cross_validate(start, 3, out="cv")
     assert not Path("cv").exists()
     capsnet.train(dataclasses.replace(quick, epochs=1), out="elsewhere", figures=False)
     relative = dataclasses.replace(own, init="elsewhere", data=own.data.replace(str(tmp_path), "."))
     capsnet.cross_validate(relative, 3, out="cv")
     assert f"The networks started from {tmp_path / 'elsewhere'}." in Path("cv/README.md").read_text()
-    config = capsnet.read_config("cv/config.json")  # what it says holds from any folder
+    config = capsnet.read_config("cv/config.json")  # valid in any current folder
     assert (config.init, config.data) == (str(tmp_path / "elsewhere"), own.data)
 
 

@@ -1,4 +1,4 @@
-"""What one process knows of a job of many: which run is its own, and what is told of it."""
+"""Jobs of several processes: which run a job resumes, and what is recorded."""
 
 import dataclasses
 import os
@@ -21,18 +21,18 @@ def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
 
 
 def test_job_resumes_its_own_run_only(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its id: an agent that has come later has counted no restarts."""
+    """By its id: an agent that joined later has counted no restarts."""
     out = tmp_path / "run"
     assert open_on_all_ranks(quick, tmp_path / "alone", "no").folder
     assert not (tmp_path / "alone" / JOB).exists()
     as_job(monkeypatch, "one")
     assert open_on_all_ranks(quick, out, "no").folder == out
     assert open_on_all_ranks(quick, out, "no").folder == out
-    for name, restarts in (("two", 0), ("two", 1), ("none", 1)):  # refused, and refused again when restarted
+    for name, restarts in (("two", 0), ("two", 1), ("none", 1)):  # refused, also when restarted
         as_job(monkeypatch, name, restarts)
         with pytest.raises(ValueError, match="not empty"):
             open_on_all_ranks(quick, out, "no")
-    assert open_on_all_ranks(quick, out, "auto").folder == out  # now it is this one's
+    assert open_on_all_ranks(quick, out, "auto").folder == out  # now the run belongs to this job
     assert open_on_all_ranks(quick, out, "no").folder == out
     (out / "results.json").write_text("{}")
     with pytest.raises(ValueError, match="not empty"):
@@ -46,14 +46,14 @@ def test_job_without_a_name_is_known_by_its_agent(
     monkeypatch.chdir(tmp_path)
     other = open_on_all_ranks(quick, None, "no").folder
     as_job(monkeypatch, "none")
-    mine = open_on_all_ranks(quick, None, "no").folder
-    assert mine != other
+    folder = open_on_all_ranks(quick, None, "no").folder
+    assert folder != other
     later = open_on_all_ranks(quick, None, "no").folder  # another start from the same shell
     (later / JOB).write_text("elsewhere:1\n")
     as_job(monkeypatch, "none", 1)
-    assert open_on_all_ranks(quick, None, "no").folder == mine
+    assert open_on_all_ranks(quick, None, "no").folder == folder
     monkeypatch.setattr(os, "getppid", lambda: 2**30)  # no process has that number
-    assert open_on_all_ranks(quick, None, "no").folder not in (mine, other, later)
+    assert open_on_all_ranks(quick, None, "no").folder not in (folder, other, later)
 
 
 def test_finished_job_leaves_no_file(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: resuming always works, loses only the work since the last checkpoint, changes nothing."""
+"""SIGKILL at random moments: resuming always works and gives the same result."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "CAPSNET_DEBUG": "1"}
 
 
 def start(config: TrainConfig, folder: Path) -> subprocess.Popen:
-    """A training process of its own, exactly as the command line runs it, in one thread like these tests."""
+    """A training process of the command line, in one thread."""
     script = (
         "import capsnet, json, sys; from capsnet.training import read_config;"
         "capsnet.train(read_config(sys.argv[1]), out=sys.argv[2], resume='auto', device='cpu', threads=1)"
@@ -43,7 +43,7 @@ def kill_until_done(config: TrainConfig, folder: Path, kills: int, seed: int, de
         time.sleep(chance.uniform(0, 0.5))
         process.send_signal(signal.SIGKILL)
         if process.wait() == 0:
-            return done  # it was quicker
+            return done  # it has finished already
         done += 1
     raise AssertionError(f"not finished in time after {done} kills")
 
@@ -54,16 +54,16 @@ def lines(folder: Path) -> int:
 
 
 def check(config: TrainConfig, tmp_path: Path, kills: int, seed: int, seconds: float) -> None:
-    whole = capsnet.train(config, out=tmp_path / "whole", device="cpu")
+    uninterrupted = capsnet.train(config, out=tmp_path / "whole", device="cpu")
     killed = tmp_path / "killed"
     done = kill_until_done(config, killed, kills, seed, time.monotonic() + seconds)
     assert done > 0
-    assert (killed / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
-    results = [json.loads((folder / "results.json").read_text()) for folder in (whole.folder, killed)]
+    assert (killed / "model.safetensors").read_bytes() == (uninterrupted.folder / "model.safetensors").read_bytes()
+    results = [json.loads((folder / "results.json").read_text()) for folder in (uninterrupted.folder, killed)]
     assert results[0] == results[1]
     assert not [path for path in killed.rglob("*") if path.name.endswith((".tmp", ".pt"))]
     steps = [line["step"] for line in Run(killed).records("epoch")]
-    assert steps == sorted(set(steps))  # no epoch is told twice
+    assert steps == sorted(set(steps))  # no epoch is recorded twice
 
 
 def long_enough(quick: TrainConfig, epochs: int) -> TrainConfig:

@@ -1,4 +1,4 @@
-"""The training loop: what a run leaves, and that it learns."""
+"""The training loop: a run learns and writes its files."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def test_train_learns_and_writes_a_run_folder(quick: TrainConfig, tmp_path: Path
     assert "capsnet predict" in text
     environment = json.loads((result.folder / "env.json").read_text())
     assert environment["torch"] == torch.__version__
-    # what is saved is what was tested
+    # the saved weights are the tested ones
     again = capsnet.evaluate(result.folder, config.data)
     assert again.metrics == result.test.metrics
     assert json.loads((result.folder / "results.json").read_text())["accuracy"] == result.test.metrics["accuracy"]
@@ -105,9 +105,9 @@ def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
 ) -> None:
     from capsnet import data
 
-    asked: list[str] = []
+    splits: list[str] = []
     real = data.load
-    monkeypatch.setattr(data, "load", lambda spec, split: asked.append(split) or real(spec, split))
+    monkeypatch.setattr(data, "load", lambda spec, split: splits.append(split) or real(spec, split))
     evaluated: list[str] = []
     for module in (loop, report_module):
         measure = module.evaluate
@@ -115,12 +115,12 @@ def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
             module, "evaluate", lambda m, d, _measure=measure, **k: evaluated.append(d.name) or _measure(m, d, **k)
         )
     capsnet.train(quick, out=tmp_path / "a")
-    assert sorted(asked) == ["test", "train", "validation"]
+    assert sorted(splits) == ["test", "train", "validation"]
     assert evaluated == ["mnist validation", "mnist validation", "mnist test"]  # two epochs, then the test, once
-    asked.clear()
+    splits.clear()
     evaluated.clear()
     final = capsnet.train(dataclasses.replace(quick, train_on="train+validation"), out=tmp_path / "b")
-    assert sorted(asked) == ["test", "train+validation"]
+    assert sorted(splits) == ["test", "train+validation"]
     assert evaluated == ["mnist test"]
     assert "val_accuracy" not in run_folder.Run(final.folder).records("epoch")[-1]
 
@@ -139,7 +139,7 @@ def test_model_without_decoder_trains(quick: TrainConfig, tmp_path: Path) -> Non
         capsnet.train(
             dataclasses.replace(quick, model="cnn-small", model_options={}, decoder=False), out=tmp_path / "x"
         )
-    assert not (tmp_path / "x").exists()  # nothing is left by a run that never began
+    assert not (tmp_path / "x").exists()  # a run that never began leaves no files
 
 
 def test_config_records_the_data_that_was_used(
@@ -149,7 +149,7 @@ def test_config_records_the_data_that_was_used(
     result = capsnet.train(dataclasses.replace(quick, data="mnist", epochs=1), out=tmp_path / "run")
     assert read_config(result.folder / "config.json").data == f"mnist:{idx_folder}"
     monkeypatch.delenv("CAPSNET_DATA")
-    assert capsnet.evaluate(result.folder).metrics == result.test.metrics  # the card knows the data
+    assert capsnet.evaluate(result.folder).metrics == result.test.metrics  # the card names the data
 
 
 def test_broken_test_file_is_found_before_training(quick: TrainConfig, tmp_path: Path, idx_folder: Path) -> None:

@@ -12,7 +12,7 @@ from capsnet.training import TrainConfig, objective
 
 
 def test_micro_batches_add_up_to_the_whole_gradient(tiny: capsnet.Model, quick: TrainConfig) -> None:
-    """In float64, where nothing but the order of sums differs."""
+    """In float64, where only the order of sums differs."""
     model, images, targets = tiny.double().train(), torch.rand(7, 1, 20, 22).double(), torch.arange(7) % 3
     weights, scaler = torch.tensor([0.5, 1.0, 2.0]).double(), torch.amp.GradScaler("cpu", enabled=False)
     gradients = []
@@ -36,5 +36,5 @@ def test_own_micro_batches_hold_each_example_once(quick: TrainConfig) -> None:
     parts = objective.own_micro_batches(dataclasses.replace(quick, accumulate=3), training, index, epoch=1)
     assert [part.batch.indices.tolist() for part in parts] == [[5, 3], [9, 1], [7]]
     assert [part.weight for part in parts] == pytest.approx([0.4, 0.4, 0.2])
-    whole = training.batch(index, augment=quick.augment, seed=quick.seed, epoch=1)
-    assert torch.equal(torch.cat([part.batch.images for part in parts]), whole.images)
+    batch = training.batch(index, augment=quick.augment, seed=quick.seed, epoch=1)
+    assert torch.equal(torch.cat([part.batch.images for part in parts]), batch.images)

@@ -1,4 +1,4 @@
-"""Forming a group of processes, and signals, as one process sees them."""
+"""Forming a process group, and signals, in one process."""
 
 import dataclasses
 import os
@@ -36,8 +36,8 @@ def test_second_sigterm_does_not_lose_the_step() -> None:
             {"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
             "RANK must be less than 2, got '2'",
         ),
-        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}, "did not all meet at"),
-        ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}, "did not all meet at"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}, "did not all connect to"),
+        ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}, "did not all connect to"),
         (MET | {"MASTER_PORT": "99999"}, "MASTER_PORT must be at most 65535, got '99999'"),
         (
             MET | {"MASTER_PORT": "http"},

@@ -20,7 +20,7 @@ def weights_of(folder: Path) -> bytes:
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Make the next runs believe that Ctrl-C was pressed during their step ``steps``."""
+    """Simulate Ctrl-C during step ``steps`` of the next runs."""
 
     @contextmanager
     def pressed() -> Iterator[Callable[[], bool]]:
@@ -38,15 +38,15 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN."""
     monkeypatch.setattr(loop, "RECORD_EVERY", 1)
     config = dataclasses.replace(quick, **change)
-    whole = capsnet.train(config, out=tmp_path / "whole")
+    uninterrupted = capsnet.train(config, out=tmp_path / "whole")
     with monkeypatch.context() as patch:
         stop_after(patch, steps)
         with pytest.raises(Interrupted, match="--resume"):
             capsnet.train(config, out=tmp_path / "parts")
     assert not (tmp_path / "parts" / "model.safetensors").exists()
     parts = capsnet.train(config, out=tmp_path / "parts", resume="auto")
-    assert weights_of(parts.folder) == weights_of(whole.folder)
-    lines = [[_without_clock(line) for line in run_folder.Run(r.folder).records()] for r in (whole, parts)]
+    assert weights_of(parts.folder) == weights_of(uninterrupted.folder)
+    lines = [[_without_clock(line) for line in run_folder.Run(r.folder).records()] for r in (uninterrupted, parts)]
     assert lines[0] == lines[1]
     assert not (parts.folder / "checkpoint.pt").exists()
 
@@ -55,7 +55,7 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 def test_epoch_seconds_add_up_over_resumes(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    """Stopped in the middle or at its end; a step takes ten seconds, and a day goes by in between."""
+    """Stopped in the middle or at the end of an epoch; a step takes ten seconds, and a day passes in between."""
     now = [0.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
     real = loop.train_step
@@ -77,7 +77,7 @@ def test_epoch_seconds_add_up_over_resumes(
 
 
 def test_checkpoint_without_times_resumes(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As versions before wrote them; at an epoch's end nothing of it is left to be timed."""
+    """As earlier versions wrote them; at an epoch's end there is nothing to be timed."""
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         with pytest.raises(Interrupted):
@@ -124,7 +124,9 @@ def test_run_in_progress_is_not_resumed(quick: TrainConfig, tmp_path: Path) -> N
     assert capsnet.train(quick, out=tmp_path / "a", resume="auto").folder == tmp_path / "a"
 
 
-def test_resume_says_why_it_cannot(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_resume_gives_the_reason(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(FileNotFoundError, match="not a run folder"):
         capsnet.train(quick, resume=tmp_path)
     done = capsnet.train(quick, out=tmp_path / "done")
@@ -147,16 +149,16 @@ def test_resume_says_why_it_cannot(quick: TrainConfig, tmp_path: Path, monkeypat
 
 
 def test_metrics_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
-    here = run_folder.Run(tmp_path)
+    run = run_folder.Run(tmp_path)
     for step in (1, 2, 3):
-        here.record({"kind": "step", "step": step})
+        run.record({"kind": "step", "step": step})
     for epoch, step in ((1, 1), (2, 2)):
-        here.record({"kind": "epoch", "epoch": epoch, "step": step})
+        run.record({"kind": "epoch", "epoch": epoch, "step": step})
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"kind": "step", "st')
-    here.forget_after(2, 1)  # all steps of the second epoch are done, but it has not ended
-    assert [line["step"] for line in here.records("step")] == [1, 2]
-    assert [line["epoch"] for line in here.records("epoch")] == [1]
+    run.forget_after(2, 1)  # all steps of the second epoch are done, but it has not ended
+    assert [line["step"] for line in run.records("step")] == [1, 2]
+    assert [line["epoch"] for line in run.records("epoch")] == [1]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
 
 
@@ -179,11 +181,11 @@ def test_environment_lists_where_a_run_was_resumed(
     second = sit("b", 2)
     assert {key: value for key, value in second.items() if key != "resumed"} == first
     assert [(one["step"], one["commit"], one["processes"]) for one in second["resumed"]] == [(1, "b", 1)]
-    here = run_folder.Run(tmp_path / "run")
-    here.record_environment(3, {"commit": "killed before its first checkpoint"})
+    run = run_folder.Run(tmp_path / "run")
+    run.record_environment(3, {"commit": "killed before its first checkpoint"})
     last = sit("c", None)
     assert [(one["step"], one["commit"]) for one in last["resumed"]] == [(1, "b"), (3, "c")]
-    here.record_environment(0, {"commit": "d"})  # nothing had been kept: it begins anew
+    run.record_environment(0, {"commit": "d"})  # there was no checkpoint: it starts again
     assert json.loads((tmp_path / "run" / "env.json").read_text()) == {"commit": "d"}
 
 
@@ -213,7 +215,7 @@ def test_checkpoint_of_an_earlier_version_resumes_exactly(
     """Earlier versions wrote no scaler and no times, and matrix capsules had a buffer that counted steps."""
     matrix = {"widths": [4, 2, 2, 2], "margin_steps": 5}
     config = quick if model == "capsnet" else dataclasses.replace(quick, model=model, model_options=matrix)
-    whole = capsnet.train(config, out=tmp_path / "whole", figures=False)
+    uninterrupted = capsnet.train(config, out=tmp_path / "whole", figures=False)
     with monkeypatch.context() as patch:
         stop_after(patch, 6)
         with pytest.raises(Interrupted):
@@ -226,7 +228,7 @@ def test_checkpoint_of_an_earlier_version_resumes_exactly(
             content[part][f"{prefix}steps"] = torch.tensor(6)
     torch.save(content, path)
     resumed = capsnet.train(config, out=tmp_path / "run", resume="auto", figures=False)
-    assert weights_of(resumed.folder) == weights_of(whole.folder)
+    assert weights_of(resumed.folder) == weights_of(uninterrupted.folder)
 
 
 def test_checkpoint_of_another_model_is_refused_in_one_sentence(

@@ -1,4 +1,4 @@
-"""What a run folder says about where a result comes from."""
+"""The origin of a result in its run folder."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ def test_commit_is_that_of_the_package(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     assert commit(package) is None  # no repository
     git("init")
-    assert commit(package) is None  # one that does not know the package, as around an environment
+    assert commit(package) is None  # a repository that does not track the package, as around an environment
     git("add", "-A")
     git("commit", "-m", "first")
     clean = commit(package)

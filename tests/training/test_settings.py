@@ -1,4 +1,4 @@
-"""No setting is accepted and ignored: each one changes what a run does."""
+"""Every setting has an effect on the run."""
 
 import dataclasses
 from pathlib import Path
@@ -16,8 +16,8 @@ from capsnet.training.objective import MicroBatch
 def test_keep_chooses_the_best_or_the_last_epoch(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Validation scores are scripted, 0.2, 0.9, 0.3: `best` saves the second epoch's weights, `last` the third's."""
-    kept = {}
+    """Validation scores are 0.2, 0.9, 0.3: ``best`` saves the second epoch's weights, ``last`` the third's."""
+    saved_weights = {}
     for keep in ("best", "last"):
         scores, weights = iter([0.2, 0.9, 0.3]), []
 
@@ -30,8 +30,8 @@ def test_keep_chooses_the_best_or_the_last_epoch(
             patch.setattr(loop, "evaluate", scripted)
             result = capsnet.train(dataclasses.replace(quick, epochs=3, keep=keep), out=tmp_path / keep)
         saved = capsnet.load(result.folder).state_dict()
-        kept[keep] = [all(torch.equal(saved[name], w[name]) for name in saved) for w in weights]
-    assert kept == {"best": [False, True, False], "last": [False, False, True]}
+        saved_weights[keep] = [all(torch.equal(saved[name], w[name]) for name in saved) for w in weights]
+    assert saved_weights == {"best": [False, True, False], "last": [False, False, True]}
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
 
 
 def test_threads_are_set_and_bounded(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    counts: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", counts.append)
     capsnet.train(dataclasses.replace(quick, epochs=1), out=tmp_path / "run", threads=1)
-    assert asked == [1]
+    assert counts == [1]
     with pytest.raises(ValueError, match="threads must lie between 1 and"):
         capsnet.train(quick, out=tmp_path / "other", threads=10**8)

@@ -1,4 +1,4 @@
-"""Pictures of several objects: each object's own capsule draws it, and the limits of a run hold."""
+"""Pictures of several objects: each capsule draws its object; and the limits of a run."""
 
 import dataclasses
 from pathlib import Path
@@ -23,7 +23,7 @@ def pairs(quick: TrainConfig, idx_folder: Path) -> TrainConfig:
 
 
 def test_loss_compares_each_capsule_with_its_source(pairs: TrainConfig) -> None:
-    """The loss of a step, once more by hand: margin on both classes, two pictures, each against its own digit."""
+    """The loss of a step by hand: margin on both classes, two pictures, each against its digit."""
     training, _, _ = loop.load_splits(pairs)
     state = loop.new_state(pairs, loop.build(pairs, training))
     state.examples, batch = len(training), training.batch(range(20))
@@ -31,13 +31,13 @@ def test_loss_compares_each_capsule_with_its_source(pairs: TrainConfig) -> None:
     with torch.no_grad():
         output = state.model(batch.images)
         assert output.poses is not None
-        wanted = F.margin_loss(output.lengths, batch.targets)
+        expected = F.margin_loss(output.lengths, batch.targets)
         for k in range(2):
             classes = batch.sources.classes[:, k]
             drawn = state.model.decode(output.poses, classes)
-            wanted = wanted + F.reconstruction_loss(drawn, batch.sources.images[:, k])
+            expected = expected + F.reconstruction_loss(drawn, batch.sources.images[:, k])
     losses = loop.train_step(state, [MicroBatch(batch, 1.0)], 20, None, run_folder.Run(Path()))
-    assert losses["loss"] == pytest.approx(float(wanted), rel=1e-5)
+    assert losses["loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_decoding_several_classes_equals_one_at_a_time(tiny: capsnet.Model) -> None:
@@ -94,8 +94,8 @@ def test_figure_uses_the_threshold_of_the_metrics(
     quick: TrainConfig, pairs: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With several labels all capsules of 0.5 or more are the answer; of pairs the two longest are."""
-    told: list[float | None] = []
-    monkeypatch.setattr(report.figures, "reconstructions", lambda path, *given: told.append(given[-1]) or path)
+    thresholds: list[float | None] = []
+    monkeypatch.setattr(report.figures, "reconstructions", lambda path, *given: thresholds.append(given[-1]) or path)
     capsnet.train(dataclasses.replace(pairs, epochs=1), out=tmp_path / "pairs")
     (tmp_path / "own").mkdir()
     for n in range(24):
@@ -105,7 +105,7 @@ def test_figure_uses_the_threshold_of_the_metrics(
     (tmp_path / "labels.csv").write_text("\n".join(rows))
     several = dataclasses.replace(quick, data=f"folder:{tmp_path / 'labels.csv'},size=20", epochs=1, batch_size=8)
     capsnet.train(several, out=tmp_path / "several")
-    assert told == [None, PRESENT]
+    assert thresholds == [None, PRESENT]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_limits_take_the_first_examples(quick: TrainConfig, pairs: TrainConfig) 
         training, validation, test = loop.load_splits(limited)
         assert validation is not None
         assert (len(training), len(validation), len(test)) == (7, 5, 5)
-        whole = data.load(config.data, "test")
-        assert torch.equal(test.batch(range(5)).images, whole.batch(range(5)).images)
+        full = data.load(config.data, "test")
+        assert torch.equal(test.batch(range(5)).images, full.batch(range(5)).images)
 
 
 def test_multi_hot_targets_give_a_cnn_sigmoids(pairs: TrainConfig) -> None:

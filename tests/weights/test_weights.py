@@ -1,4 +1,4 @@
-"""Weights files: self-contained, exact, and clear about what is wrong with a bad one."""
+"""Weights files: self-contained, exact, and refused in one sentence if damaged."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ FINAL = [n for n in capsnet.list_weights() if "slice" in weights.read_metadata(w
 
 @pytest.mark.parametrize("name", FINAL)
 def test_bundled_model_reaches_its_card_on_a_slice(name: str) -> None:
-    """The same number of right answers on the first 500 test examples; `capsnet evaluate NAME` counts all of them."""
+    """The same number of right answers on the first 500 test examples; ``capsnet evaluate NAME`` counts all of them."""
     model = capsnet.load(name)
     few = capsnet.data.load(model.card["data"], "test").subset(range(model.card["slice"]["n"]))
     result = capsnet.evaluate(model, few)
@@ -88,8 +88,8 @@ def test_load_suggests_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [0, 4, 60, 0.5, 0.999])
 def test_truncated_file_is_refused(tiny: capsnet.Model, tmp_path: Path, kept: float) -> None:
     path = capsnet.save(tiny, tmp_path / "m.safetensors")
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole)) if 0 < kept < 1 else int(kept)])
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content)) if 0 < kept < 1 else int(kept)])
     with pytest.raises(ValueError, match=r"m\.safetensors is not a complete safetensors file"):
         capsnet.load(path)
 
@@ -124,7 +124,7 @@ def test_transfer_copies_tensors_that_fit(tiny: capsnet.Model, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", capsnet.list_models())
 def test_transfer_copies_weights_but_no_counters(name: str, tmp_path: Path) -> None:
-    """Counters stay at home: matrix capsules would go on with the margin of the other training's end."""
+    """Counters of the other training are not copied."""
     old, new = small(name), small(name)
     counters = {n: t for n, t in old.state_dict().items() if not t.is_floating_point()}
     for counter in counters.values():

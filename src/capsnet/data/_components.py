@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 def choose(mask: NDArray[np.bool_], ink: NDArray[np.float32]) -> tuple[float, NDArray[np.bool_]]:
     """Keep the digit: the heaviest part near the middle, and the parts beside it that are large enough to be strokes.
 
-    Parts are 8-connected. One that runs along the border (a table edge, a shadow, a fold) is hardly a stroke, and none
-    at all if most of its outline is border. Returns the score of the best part (0: there is none) and the mask of the
-    digit.
+    Parts are 8-connected. A part on the border (a table edge, a shadow, a fold) scores less, and 0 if most of its
+    outline is border. Returns the score of the best part (0: there is none) and the mask of the digit.
 
     Shapes: (H, W), (H, W) -> (), (H, W)
     """
@@ -27,8 +26,8 @@ def choose(mask: NDArray[np.bool_], ink: NDArray[np.float32]) -> tuple[float, ND
     boxes = np.array([[rows.start, columns.start, rows.stop, columns.stop] for rows, columns in find_objects(labels)])
     top, left, bottom, right = boxes.T
     outline = 2 * (bottom - top + right - left)
-    doubt = np.where(edge > 0.2 * min(mask.shape), 0.05, np.where(edge > 0, 0.6, 1.0))
-    scores = central * np.where(edge > 0.4 * outline, 0.0, doubt)
+    penalty = np.where(edge > 0.2 * min(mask.shape), 0.05, np.where(edge > 0, 0.6, 1.0))
+    scores = central * np.where(edge > 0.4 * outline, 0.0, penalty)
     main = int(np.argmax(scores))
     reach = 0.25 * max(bottom[main] - top[main], right[main] - left[main])
     gap = np.maximum(

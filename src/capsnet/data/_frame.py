@@ -1,7 +1,7 @@
-"""Put ink into a frame the way MNIST was made: fitted into a 20x20 box with its shape kept, centred by mass in 28x28.
+"""Frame ink as MNIST does: scaled into a 20x20 box with its aspect ratio kept, centred by mass in 28x28.
 
-The work happens eight times finer than the result, so that stroke width, position and the final antialiasing are
-accurate to a fraction of a pixel; other frame sizes keep the same proportions.
+The work is done at eight times the resolution of the result, so that stroke width, position and antialiasing are
+accurate to a fraction of a pixel. Other frame sizes keep the same proportions.
 """
 
 import numpy as np
@@ -23,11 +23,10 @@ def frame_ink(ink: Plane, height: int, width: int) -> Plane:
     fine = _fit(crop, box, 0.0)
     unit = FINE * min(height, width) / 28  # one MNIST pixel, in fine pixels
     measured = float(stroke_width(torch.from_numpy(fine)))
-    wanted = float(np.clip(measured, STROKE[0] * unit, STROKE[1] * unit))
-    grown = (wanted - measured) / 2
-    if abs(grown) >= 0.5:
-        fine = _crop(_grow(_fit(crop, box, max(grown, 0.0)), grown))
-        if grown < 0:
+    radius = (float(np.clip(measured, STROKE[0] * unit, STROKE[1] * unit)) - measured) / 2
+    if abs(radius) >= 0.5:
+        fine = _crop(_grow(_fit(crop, box, max(radius, 0.0)), radius))
+        if radius < 0:
             fine = _fit(fine, box, 0.0)
     return _place(fine, height, width)
 
@@ -55,7 +54,7 @@ def _crop(ink: Plane) -> Plane:
 
 
 def _fit(crop: Plane, box: tuple[float, float], margin: float) -> Plane:
-    """Scale to fit the box less a margin all round, which is then left free for the stroke to grow into."""
+    """Scale to fit the box less a margin, into which the stroke can grow."""
     pad = max(0, int(np.ceil(margin)))
     factor = min((box[0] - 2 * margin) / crop.shape[0], (box[1] - 2 * margin) / crop.shape[1])
     size = (max(1, round(crop.shape[0] * factor)), max(1, round(crop.shape[1] * factor)))
@@ -80,7 +79,7 @@ def _grow(ink: Plane, radius: float) -> Plane:
 
 
 def _place(fine: Plane, height: int, width: int) -> Plane:
-    """Lay the fine picture on a fine frame with its centre of mass in the middle, then average down.
+    """Place the fine picture on a fine frame with its centre of mass in the middle, then average down.
 
     MNIST's middle is the centre of pixel (14, 14), half a pixel beyond that of the frame.
     """

@@ -1,8 +1,8 @@
-"""Find the ink in a picture of a digit: a soft map, 1 on the stroke and 0 beside it.
+"""Find the ink in a picture of a digit: a soft map, 1 on the stroke and 0 elsewhere.
 
 Made for photos of a pen digit on paper: uneven light, shadows, noise, JPEG blocks, ruled lines, table edges. The
-picture is divided by a smooth fit of the paper; a morphological closing removes what is wider than any stroke; a
-threshold relative to the ink's contrast and the components that make up the digit remain. Dark and light ink are tried.
+picture is divided by a smooth fit of the paper; a morphological closing removes what is wider than any stroke; then
+come a threshold relative to the ink's contrast and the choice of components. Dark and light ink are tried.
 """
 
 from functools import lru_cache
@@ -20,7 +20,7 @@ SMALLEST = 40  # pixels at working size: less is a speck, not a digit
 
 
 def find_ink(pixels: Pixels) -> Plane:
-    """Return the soft ink map of the digit, at working size; ValueError if there is nothing to see.
+    """Return the soft ink map of the digit, at working size; ValueError if there is no digit.
 
     Shapes: (H, W, 3) -> (h, w) with max(h, w) = WORK
     """
@@ -29,12 +29,12 @@ def find_ink(pixels: Pixels) -> Plane:
     if ink is None or score <= 0:
         score, ink = _search_both(pixels, _fit_paper(pixels), local=True)
     if score <= 0:
-        raise ValueError("no digit to be seen: the image is blank, or the ink too faint to tell from the paper")
+        raise ValueError("no digit was found: the image is blank, or the ink is too faint to tell from the paper")
     return ink
 
 
 def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> tuple[float, Plane]:
-    """Try dark ink and light ink; the more convincing one counts."""
+    """Try dark ink and light ink, and return the one with the higher score."""
     dark, light = _search(pixels, papers, local), _search(1 - pixels, 1 - papers, local)
     return dark if dark[0] >= light[0] else light
 
@@ -50,7 +50,7 @@ def _border_paper(pixels: Pixels) -> Pixels:
 def _is_two_tone(pixels: Pixels) -> bool:
     """A drawing or a clean crop rather than a photo: most pixels are the border's colour, the others far from it.
 
-    There the border says what paper is, even if the digit is cropped so tightly that no fit could tell.
+    In a drawing the paper has the border's colour, even if the digit is cropped too tightly for a fit.
     """
     distance = _largest(np.abs(pixels - _border_paper(pixels)))
     far = float(np.quantile(distance, 0.99))
@@ -59,8 +59,8 @@ def _is_two_tone(pixels: Pixels) -> bool:
 
 
 def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
-    """Look for ink darker than ``papers`` and, if ``local``, than its surroundings: a score (0: none) and the ink."""
-    # by the colour in which the ink stands out most; in the dark, differences are not blown up beyond threefold
+    """Search for ink darker than ``papers`` and, if ``local``, than its surroundings: a score (0: none) and the ink."""
+    # the colour with the most contrast counts; in dark areas differences are amplified at most threefold
     flat = 1 - _largest((papers - pixels) / np.maximum(papers, 0.3))
     contrast, noise = _stroke_contrast(flat, local)
     contrast = _without_rules(contrast)
@@ -68,7 +68,7 @@ def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
     score, mask = _digit_mask(contrast, max(floor, 0.3 * _centre_peak(contrast)))
     if score > 0:
         score, mask = _digit_mask(contrast, max(floor, 0.4 * float(np.quantile(contrast[mask], 0.8))))
-    if score <= 0 or mask.mean() > 0.5:  # what covers most of the picture is a sheet of paper on a dark table
+    if score <= 0 or mask.mean() > 0.5:  # a mask of most of the picture is a sheet of paper on a dark table
         return 0.0, contrast
     from scipy.ndimage import maximum_filter
 
@@ -123,30 +123,30 @@ def _weighted_median(values: NDArray[np.float64], weight: NDArray[np.float64]) -
 def _stroke_contrast(flat: Plane, local: bool) -> tuple[Plane, float]:
     """How much darker than the paper each pixel is, and the noise of that: (H, W) in [0, 1], one number.
 
-    A stroke is darker than the fitted paper *and* darker than its surroundings. The closing knows the surroundings: it
-    fills whatever is narrower than a third of the picture, as strokes are, and leaves what is wider, as hard shadows
-    and tables are; the fit knows that the inside of a 0 is paper, whatever surrounds it.
+    A stroke is darker than the fitted paper *and* darker than its surroundings. The surroundings are a closing: it
+    fills what is narrower than a third of the picture, such as strokes, and leaves what is wider, such as hard shadows
+    and tables. The inside of a 0 is paper by the fit.
     """
     from scipy.ndimage import gaussian_filter, grey_closing
 
-    calm = gaussian_filter(flat, 1.0, mode="nearest", radius=3)
-    darker = 1 - calm
+    smooth = gaussian_filter(flat, 1.0, mode="nearest", radius=3)
+    darker = 1 - smooth
     middle = float(np.median(darker))
     below = (middle - darker)[darker < middle]
     noise = 1.4826 * float(np.median(below)) if below.size else 0.0
     contrast = darker - min(middle, 0.05)
     if local:
         radius = round(0.16 * min(flat.shape))
-        closed = np.maximum(grey_closing(calm, 2 * radius + 1, mode="nearest"), 0.05)
-        surround = (closed - calm) / closed
+        closed = np.maximum(grey_closing(smooth, 2 * radius + 1, mode="nearest"), 0.05)
+        surround = (closed - smooth) / closed
         contrast = np.minimum(contrast, surround - min(float(np.median(surround)), 3 * noise))
     return np.clip(contrast, 0, 1, dtype=np.float32), noise if local else 0.0
 
 
 def _without_rules(contrast: Plane) -> Plane:
-    """Take out ruled and squared paper: what four fifths of a row or column share is not part of a digit.
+    """Remove the lines of ruled and squared paper: what four fifths of a row or column share is not part of a digit.
 
-    Only where it is faint beside the ink: a tightly cropped 1 also fills its columns.
+    Only where it is faint compared with the ink: a tightly cropped 1 also fills its columns.
     """
     peak = _centre_peak(contrast)
     for axis in (0, 1):
@@ -166,7 +166,7 @@ def _centre_peak(contrast: Plane) -> float:
 
 
 def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bool_]]:
-    """The components above a threshold that make up the digit, and how convincing they are."""
+    """The score and the mask of the components above a threshold that make up the digit."""
     mask = contrast > threshold
     if int(mask.sum()) < SMALLEST:
         return 0.0, mask

@@ -1,6 +1,6 @@
-"""From an image file of any kind, a Pillow image or an array to plain pixels: (H, W, 3) in [0, 1].
+"""Convert an image file, a Pillow image or an array to pixels: (H, W, 3) in [0, 1].
 
-Files are not trusted. Pillow's limits stay on, and every failure is one sentence that names the file.
+Files are not trusted: Pillow's limits stay on, and every failure is one sentence that names the file.
 """
 
 import io
@@ -38,13 +38,12 @@ class NotAnImage(ValueError):
 def open_image(
     source: bytes | str | Path, *, formats: tuple[str, ...] | None = None, max_pixels: int | None = None
 ) -> Image.Image:
-    """Open an image file from anywhere, given as bytes or a path. All untrusted images are opened here.
+    """Open an image file, given as bytes or a path. All untrusted images are opened here.
 
-    Only the header is read: pixels are decoded where they are used, and ``Preprocess`` and ``read_pixels`` report
-    damage there in the same way.
+    Only the header is read; ``Preprocess`` and ``read_pixels`` decode the pixels and report damage in the same way.
 
     Args:
-        formats: those of Pillow's formats that are read; None is all.
+        formats: which of Pillow's formats to read; None is all.
         max_pixels: a limit below Pillow's own, which holds in any case.
 
     Raises:
@@ -72,7 +71,7 @@ def open_image(
 
 @contextmanager
 def _clear_errors(name: str | None) -> Iterator[None]:
-    """Turn every way in which Pillow fails into a ValueError of one sentence, which starts with the name if any."""
+    """Turn every failure of Pillow into a ValueError of one sentence, which starts with the name if any."""
     prefix = f"{name}: " if name else ""
     try:
         with warnings.catch_warnings():
@@ -98,11 +97,11 @@ def is_deep(path: Path) -> bool:
 def read_pixels(
     image: Image.Image | NDArray, *, enough: int | None = None, white: int | None = None, name: str | None = None
 ) -> Pixels:
-    """Bring an image to RGB floats, upright and opaque. Errors call it ``name``.
+    """Convert an image to RGB floats, upright and opaque. Errors call it ``name``.
 
-    ``enough``: a size of the longer side beyond which detail is not needed; larger photos are reduced while they are
-    bytes. ``white``: the grey level that is white where levels do not fit 8 bits, if not 65535, such as 4095 for 12
-    bits. Transparency is laid on white, or on black if the opaque part is light.
+    ``enough``: the longer side's pixels beyond which detail is not needed; larger photos are reduced before conversion.
+    ``white``: the grey level that is white where levels do not fit 8 bits, if not 65535, such as 4095 for 12 bits.
+    Transparency becomes white, or black if the opaque part is light.
     """
     name = name or name_of(image)
     if isinstance(image, np.ndarray):
@@ -130,16 +129,16 @@ def _decode(image: Image.Image, enough: int | None, white: int | None) -> Pixels
 
 
 def _factors(size: tuple[int, int], enough: int | None) -> tuple[int, int]:
-    """By how much each side can be reduced. The shorter side keeps two pixels, if it has them, whatever the shape."""
+    """By how much each side can be reduced. The shorter side keeps at least two pixels, if it has them."""
     factor = 1 if enough is None else max(size) // enough
     return max(1, min(factor, size[0] // 2)), max(1, min(factor, size[1] // 2))
 
 
 def _deep(values: NDArray, factors: tuple[int, int], white: int | None) -> Pixels:
-    """Grey levels that do not fit 8 bits. Their range is that of all pixels: an average may be far below the most."""
+    """Grey levels that do not fit 8 bits. Their range is that of the pixels before they are averaged."""
     limit = _limit(values, white)
     if white is not None and values.dtype.kind in "iu":
-        limit = float(white)  # however dark this one is
+        limit = float(white)  # even if this image is dark
     if white is not None:
         values = np.minimum(values, limit)
     if max(factors) > 1:
@@ -172,7 +171,7 @@ def _scaled(values: NDArray, white: int | None) -> NDArray[np.float32]:
 
 
 def _limit(values: NDArray, white: int | None) -> float:
-    """What is white: by the type where it tells the range, else by the smallest usual range."""
+    """The value of white: by the type if it tells the range, else by the smallest usual range."""
     most = 65535.0 if white is None else float(white)
     if values.dtype in (np.uint8, np.uint16):
         return 255.0 if values.dtype == np.uint8 else most
@@ -194,7 +193,7 @@ def _grey(values: NDArray[np.float32]) -> Pixels:
 
 
 def _opaque(values: NDArray[np.float32]) -> Pixels:
-    """Lay (H, W, 3 or 4) on white, or on black if the opaque part is light."""
+    """Put (H, W, 3 or 4) on white, or on black if the opaque part is light."""
     colour = values[:, :, :3]
     if values.shape[2] == 3:
         return np.ascontiguousarray(colour)

@@ -39,7 +39,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class Entry:
-    """What ``register`` was given."""
+    """The arguments of ``register``."""
 
     loader: Callable[..., Dataset]  # loader(split) or loader(split, path)
     description: str
@@ -98,7 +98,7 @@ def list_datasets() -> list[str]:
 
 
 def info(spec: str) -> DatasetInfo:
-    """What a data set declares about itself; options and a path in ``spec`` count."""
+    """What a data set declares about itself, with the options and the path in ``spec``."""
     name, entry = _find(spec)
     path, texts = _parse(spec, entry, environment=False)
     options = {key: parameter.default for key, parameter in entry.options.items()}
@@ -131,19 +131,19 @@ def options_of(name: str) -> dict[str, Any]:
 
 
 def canonical(spec: str) -> str:
-    """The spec with its path made absolute, and with the path that an environment variable names: what to record."""
+    """The spec to record: with an absolute path, also if an environment variable names it."""
     name, entry = _find(spec)
     return _joined(name, path_of(spec), _parse(spec, entry)[1])
 
 
 def path_of(spec: str) -> Path | None:
-    """The absolute path that a spec (or an environment variable) names, or None if nothing does."""
+    """The absolute path that a spec (or an environment variable) names, or None."""
     path = _parse(spec, _find(spec)[1])[0]
     return expanded(path).resolve() if path else None
 
 
 def with_options(spec: str, **options: Any) -> str:
-    """The same spec with some options set otherwise: ``with_options("multimnist", shift=6)``."""
+    """The spec with some options changed: ``with_options("multimnist", shift=6)``."""
     name, entry = _find(spec)
     path, texts = _parse(spec, entry)
     return _joined(name, path, texts | options)
@@ -173,7 +173,7 @@ def _find(spec: str) -> tuple[str, Entry]:
 
 
 def _parse(spec: str, entry: Entry, *, environment: bool = True) -> tuple[str, dict[str, str]]:
-    """Take the options off the end, as long as they look like ones: a path may hold commas and equals signs."""
+    """Split a spec into path and options, from the end: a path may contain commas and equals signs."""
     name, colon, rest = spec.partition(":")
     if colon and not rest:
         raise ValueError(f"expected a path after the colon in {spec!r}")
@@ -205,13 +205,12 @@ def _values(name: str, entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]
 
 def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
     """The text of an option as the type that the loader declares: "4" is the number 4."""
-    wanted = None if text == "None" else text
-    what = f"option {parameter.name} of {name}"
-    return check_value(what, wanted, parameter.annotation, parameter.default, strict=False)
+    what, value = f"option {parameter.name} of {name}", None if text == "None" else text
+    return check_value(what, value, parameter.annotation, parameter.default, strict=False)
 
 
 def _existing(path: Path) -> Path:
-    check_text(path.resolve(), "data")  # it is going to stand on a card
+    check_text(path.resolve(), "data")  # the card will contain it
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
     if path.is_dir() and not any(path.iterdir()):

@@ -1,4 +1,4 @@
-"""Augmentation of whole batches, keyed by (seed, epoch, example): it does not depend on the batch.
+"""Augmentation of batches, keyed by (seed, epoch, example): it does not depend on the other examples of a batch.
 
 Integer shifts alone, as in the CapsNet paper, are an exact gather. With rotation, scale, shear or elastic distortion,
 these and the shift are *one* bilinear sampling, so that an image is never interpolated twice. Mirroring comes first and
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Augment:
-    """How far images are moved, bent and lit; every amount is a bound, drawn uniformly from [-amount, amount]."""
+    """How images are augmented. Every amount is a bound: values are drawn uniformly from [-amount, amount]."""
 
     shift: int = 0
-    """Whole pixels, each axis on its own, zero fill."""
+    """Whole pixels, each axis separately, zero fill."""
     rotate: float = 0.0
     """Degrees about the image centre."""
     scale: float = 0.0
-    """Fraction of the size, each axis on its own (0.1: between 0.9 and 1.1)."""
+    """Fraction of the size, each axis separately (0.1: between 0.9 and 1.1)."""
     shear: float = 0.0
     """Pixels to the side per pixel down."""
     elastic: float = 0.0
-    """Pixels by which the points of a 5 x 5 net over the image are pulled about, with all that lies between them."""
+    """Pixels by which the points of a 5 x 5 net over the image are displaced; between them it is interpolated."""
     flip: bool = False
-    """Mirror left and right, every other time."""
+    """Mirror left and right with probability one half."""
     brightness: float = 0.0
-    """Fraction by which all pixels of an image are multiplied up or down (0.2: between 0.8 and 1.2), kept in [0, 1]."""
+    """Fraction by which the pixels of an image are scaled (0.2: by 0.8 to 1.2), clipped to [0, 1]."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.shift, int) or isinstance(self.shift, bool) or self.shift < 0:
@@ -47,7 +47,7 @@ class Augment:
 
     @property
     def interpolates(self) -> bool:
-        """Whether pixels come to lie between pixels."""
+        """Whether images are sampled between pixels."""
         return bool(self.rotate or self.scale or self.shear or self.elastic)
 
     def __call__(self, images: "Tensor", *, seed: int, epoch: int, indices: "ArrayLike") -> "Tensor":

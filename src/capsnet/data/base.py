@@ -1,7 +1,7 @@
-"""What a data set is: it turns example indices into a batch of tensors.
+"""Data sets: they turn example indices into batches of tensors.
 
 A batch is one gather, one conversion and at most one augmentation, without loader processes. Order and augmentation are
-keyed by (seed, epoch, example index), so any batch can be made without making the ones before it.
+keyed by (seed, epoch, example index), so any batch can be made without those before it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from capsnet.data.words import Words
 
 
 class Sources(NamedTuple):
-    """What a picture of several objects was made of: a decoder draws each of them apart from the others."""
+    """The objects of a picture, which a decoder draws separately."""
 
     images: Tensor  # (B, K, C, H, W) float32 in [0, 1]: each object alone, where it is in the picture
     classes: Tensor  # (B, K) int64
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
 
 
 class BatchTransform(Protocol):
-    """What may be passed as ``augment``: a pure function of the images and their address."""
+    """What may be passed as ``augment``: a pure function of its arguments."""
 
     def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: NDArray[np.int64]) -> Tensor: ...
 
@@ -48,11 +48,11 @@ Augmentation: TypeAlias = BatchTransform | None
 
 
 class Dataset:
-    """The contract: a subclass sets the first four attributes and overrides ``__len__`` and ``batch``.
+    """Base class: a subclass sets the first four attributes and overrides ``__len__`` and ``batch``.
 
-    ``preprocess`` turns any image file (or any text) into an input of this kind, and is stored with the weights of a
-    model that is trained on the data set. A subclass assigns its own; else pictures keep their colours and are resized.
-    It is None if no image file can become an input.
+    ``preprocess`` turns an image file (or a text) into an input of this kind, and is stored with the weights of a model
+    that is trained on the data set. By default pictures keep their colours and are resized. It is None if no image file
+    can become an input.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Dataset:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """What the numbers of a text stand for; empty where the examples are pictures."""
+        """The words of a text by number; empty if the examples are pictures."""
         return self.preprocess.vocabulary if isinstance(self.preprocess, Words) else ()
 
     @property
@@ -78,7 +78,7 @@ class Dataset:
         raise NotImplementedError
 
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
-        """Make the batch of these examples; ``seed`` and ``epoch`` only matter where something random is involved."""
+        """Make the batch of these examples; ``seed`` and ``epoch`` only matter if something is random."""
         raise NotImplementedError
 
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
@@ -102,8 +102,7 @@ class Dataset:
 class ArrayDataset(Dataset):
     """A data set that fits in memory: images as stored (uint8, or floats in [0, 1]) and their targets.
 
-    The arrays are kept as they are (no copy, never written to); conversion to float happens per batch, which keeps
-    MNIST at 47 MB instead of 188.
+    The arrays are neither copied nor written to; batches are converted to float, so MNIST takes 47 MB instead of 188.
 
     Shapes: images (N, C, H, W); targets (N,) class numbers or (N, J) multi-hot
     """
@@ -140,29 +139,29 @@ class ArrayDataset(Dataset):
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "ArrayDataset":
         """Keep only these examples, in this order, numbered from 0."""
         index = self._check_indices(indices)
-        chosen = ArrayDataset(
+        subset = ArrayDataset(
             self.images[index], self.targets[index], self.class_names, name=name or f"{self.name} (subset)"
         )
-        chosen.preprocess = self.preprocess
-        return chosen
+        subset.preprocess = self.preprocess
+        return subset
 
 
 class Subset(Dataset):
     """Some examples of any data set. They keep their keys, so generated ones stay the same."""
 
-    def __init__(self, whole: Dataset, indices: ArrayLike, *, name: str | None = None) -> None:
-        self.whole, self.chosen = whole, whole._check_indices(indices)
-        self.name = name or f"{whole.name} (subset)"
-        self.class_names, self.image_size, self.channels = whole.class_names, whole.image_size, whole.channels
-        self.preprocess, self.origin = whole.preprocess, whole.origin
+    def __init__(self, dataset: Dataset, indices: ArrayLike, *, name: str | None = None) -> None:
+        self.dataset, self.indices = dataset, dataset._check_indices(indices)
+        self.name = name or f"{dataset.name} (subset)"
+        self.class_names, self.image_size, self.channels = dataset.class_names, dataset.image_size, dataset.channels
+        self.preprocess, self.origin = dataset.preprocess, dataset.origin
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return len(self.indices)
 
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)
-        made = self.whole.batch(self.chosen[index], augment=augment, seed=seed, epoch=epoch)
-        return made._replace(indices=torch.from_numpy(index))
+        batch = self.dataset.batch(self.indices[index], augment=augment, seed=seed, epoch=epoch)
+        return batch._replace(indices=torch.from_numpy(index))
 
 
 def _check_images(images: NDArray) -> NDArray:
@@ -182,7 +181,7 @@ def _check_images(images: NDArray) -> NDArray:
 
 
 def _check_targets(targets: NDArray, class_names: Sequence[str] | None, count: int) -> tuple[NDArray, tuple[str, ...]]:
-    """Bring targets to int64 (N,) or float32 (N, J), and name the classes by their numbers if there are no names."""
+    """Targets as int64 (N,) or float32 (N, J), and the class names, by default the class numbers."""
     if targets.ndim not in (1, 2) or len(targets) != count:
         raise ValueError(f"{count} images need targets of shape ({count},) or ({count}, J), got {targets.shape}")
     if targets.ndim == 2:
@@ -202,7 +201,7 @@ def _check_targets(targets: NDArray, class_names: Sequence[str] | None, count: i
 
 
 def num_batches(count: int | Dataset, batch_size: int, *, drop_last: bool = False) -> int:
-    """How many batches an epoch has."""
+    """The number of batches of an epoch."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     total = count if isinstance(count, int) else len(count)
@@ -219,9 +218,9 @@ def batch_indices(
     start: int = 0,
     drop_last: bool = False,
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield which examples each batch of an epoch holds, from batch ``start`` on, without touching any pixels.
+    """Yield the example indices of each batch of an epoch, from batch ``start`` on.
 
-    With N processes each takes its share of every array this yields, and the union is what one process would see.
+    With N processes each takes a part of every array, and the union is what one process would see.
     """
     total = num_batches(count, batch_size, drop_last=drop_last)
     if not 0 <= start <= total:
@@ -241,7 +240,7 @@ def batches(
     start: int = 0,
     drop_last: bool = False,
 ) -> Iterator[Batch]:
-    """Yield the batches of one epoch; ``start`` skips that many without making them, for an exact mid-epoch resume."""
+    """Yield the batches of one epoch; ``start`` skips that many without making them, to resume within an epoch."""
     order = batch_indices(
         len(dataset), batch_size, seed=seed, epoch=epoch, shuffle=shuffle, start=start, drop_last=drop_last
     )

@@ -42,8 +42,7 @@ def _as_indices(indices: ArrayLike) -> NDArray[np.uint64]:
 def bits(seed: int, epoch: int, indices: ArrayLike, n: int, stream: str) -> NDArray[np.uint64]:
     """Draw ``n`` random 64-bit words for each example.
 
-    Row r depends only on (seed, epoch, indices[r], stream), and its first m numbers do not depend on n: asking for more
-    later changes nothing that was drawn before.
+    Row r depends only on (seed, epoch, indices[r], stream), and its first m numbers do not depend on n.
 
     Shapes: indices (B,) -> (B, n)
     """
@@ -55,7 +54,7 @@ def bits(seed: int, epoch: int, indices: ArrayLike, n: int, stream: str) -> NDAr
 def uniform(
     seed: int, epoch: int, indices: ArrayLike, n: int, stream: str, *, dtype: Any = np.float64
 ) -> NDArray[np.floating]:
-    """Draw uniform numbers in [0, 1): multiples of 2^-53, or of 2^-24 for float32, so that 1.0 never comes up.
+    """Draw uniform numbers in [0, 1): multiples of 2^-53, or of 2^-24 for float32, so that 1.0 never occurs.
 
     Shapes: indices (B,) -> (B, n)
     """

@@ -1,6 +1,6 @@
-"""From any image to what a model takes: the one preprocessing of ``predict``, the web page and export.
+"""From any image to a model's input: the one preprocessing of ``predict``, the web page and export.
 
-It is stored inside the weights file, so that pictures are prepared as those in training.
+It is stored in the weights file, so that pictures are prepared as in training.
 """
 
 from contextlib import nullcontext
@@ -23,19 +23,18 @@ White = Annotated[int, Field(ge=256, le=65535)]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]
 
 LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R 601, as Pillow
-_LONGEST = 4096  # pixels: beyond, a long and narrow picture is reduced even if its shorter side has none to spare
-_SPARE = 4  # a large picture is first brought down to this many times the frame, by cheap averaging
+_LONGEST = 4096  # pixels of the longer side: a longer picture is reduced even if its shorter side is small
+_SPARE = 4  # a large picture is first reduced to this many times the frame, by cheap averaging
 
 
 class Preprocess(BaseModel):
     """How an image becomes a tensor (C, H, W), float32 in [0, 1].
 
     - "digit": ink is found (dark on light or light on dark, photo or drawing), cropped, scaled into the middle 20/28 of
-      the frame and centred by mass, white on black: as MNIST was made. An image that already is so stays as it is.
-      ``border`` pixels on each side stay out of that: digits of MNIST's size on a larger canvas.
-    - "plain": the colours as they are, resized. ``fit`` says what happens to another shape than the frame's: "crop"
-      covers the frame and cuts off what sticks out, "pad" keeps the whole picture between black bars, "stretch" gives
-      up the aspect ratio.
+      the frame and centred by mass, white on black, as MNIST was made. An image in this format is not changed.
+      ``border`` pixels on each side are added: digits of MNIST's size on a larger canvas.
+    - "plain": the colours are kept, the image is resized. ``fit`` is for another aspect ratio than the frame's: "crop"
+      covers the frame and cuts off the rest, "pad" keeps the whole picture between black bars, "stretch" distorts it.
 
     ``white`` is the grey level that counts as white where levels do not fit 8 bits; None is 65535, the most of 16 bits.
     """
@@ -64,7 +63,7 @@ class Preprocess(BaseModel):
     def __call__(self, image: ImageLike) -> Tensor:
         """Prepare one image: a path, the bytes of a file, a Pillow image, or an array (H, W), (H, W, C) or (C, H, W).
 
-        ValueError says what is wrong with it, FileNotFoundError that there is none.
+        Raises ValueError if it cannot be used, FileNotFoundError if there is no such file.
         """
         name = name_of(image)
         with open_image(image) if isinstance(image, str | Path | bytes) else nullcontext(image) as opened:
@@ -96,7 +95,7 @@ class Preprocess(BaseModel):
         return np.clip(self._fitted(pixels), 0, 1).transpose(2, 0, 1)
 
     def _fitted(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Bring (h, w, C) to the frame's (H, W, C)."""
+        """Resize (h, w, C) to the frame's (H, W, C)."""
         frame, (height, width) = (self.height, self.width), pixels.shape[:2]
         if self.fit == "stretch":
             return resize(pixels, frame)
@@ -113,9 +112,9 @@ class Preprocess(BaseModel):
         return resize(pixels, frame, box=(left, top, left + wide, top + high))
 
     def _enough(self, image: Image.Image | NDArray) -> int | None:
-        """How long the longer side must stay for the shorter one to have pixels to spare.
+        """The least size of the longer side for which the shorter one has enough pixels.
 
-        A phone's 12 megapixels for a frame of 64x64 are decoded 20 times faster so, and take a tenth of the memory.
+        With it 12 megapixels are decoded 20 times faster for a frame of 64x64, in a tenth of the memory.
         """
         if not isinstance(image, Image.Image) or min(image.size) == 0:
             return None
@@ -134,10 +133,10 @@ def preprocess_for(
 
 
 def already_framed(pixels: Pixels, height: int, width: int) -> NDArray[np.float32] | None:
-    """Recognise an image that is in MNIST's format already (either polarity), and hand it back white on black.
+    """Recognise an image in MNIST's format (either polarity) and return it white on black; else return None.
 
-    Resampling what was resampled once would only blur it. The signs: the frame's size, an empty margin, the full range
-    of grey, and a centre of mass in the middle.
+    It would only be blurred by another resampling. It has the frame's size, an empty margin, the full range of grey,
+    and its centre of mass in the middle.
     """
     if pixels.shape[:2] != (height, width):
         return None

@@ -8,8 +8,8 @@ SPLITS = ("train", "validation", "train+validation", "test")
 def rows_of(split: str, count: int, parts: int, source: object) -> slice:
     """Which of the ``count`` images of a file belong to ``split``; errors mention ``source``.
 
-    The last of ``parts`` equal parts of a training file is the validation split, so that nothing is ever chosen by the
-    test split. A fixed tail rather than a random choice: everybody who has the file has the same split, without a seed.
+    The last of ``parts`` equal parts of a training file is the validation split. It is not a random choice, so that the
+    split depends on nothing but the file.
     """
     if check_name("split", split, SPLITS) == "test":
         return slice(None)

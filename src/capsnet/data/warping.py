@@ -74,7 +74,7 @@ def draw_pulls(amounts: Augment, seed: int, epoch: int, indices: ArrayLike) -> T
 
 
 def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
-    """Move each image down and right by whole pixels; what comes in is zero, what goes out is lost.
+    """Move each image down and right by whole pixels, filling with zeros.
 
     All windows of a padded image are one strided view, of which each example picks its own.
 
@@ -90,8 +90,8 @@ def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
 def warp_images(images: Tensor, maps: Tensor, offsets: Tensor, pulls: Tensor | None = None) -> Tensor:
     """Apply each image's linear map about its centre, then its shift, in one bilinear sampling with zero fill.
 
-    Sampling asks where an *output* pixel came from, hence the inverse map; ``affine_grid`` counts in half widths and
-    half heights, hence the factors. Pulls move the places that are sampled: elastic distortion (Simard, Steinkraus,
+    Sampling starts from the *output* pixels, hence the inverse map; ``affine_grid`` counts in half widths and
+    half heights, hence the factors. Pulls move the sampled positions: elastic distortion (Simard, Steinkraus,
     Platt 2003), with a coarse net and bicubic interpolation in place of a smoothed random field.
 
     Shapes: images (B, C, H, W), maps (B, 2, 2) on (x, y), offsets (B, 2) as (down, right), pulls (B, 2, n, n) in pixels

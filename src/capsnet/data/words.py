@@ -1,4 +1,4 @@
-"""From a text to the numbers that a model of texts takes, and back: the text's counterpart of ``Preprocess``."""
+"""From a text to a model's input and back: the counterpart of ``Preprocess`` for texts."""
 
 import re
 from collections.abc import Sequence
@@ -14,10 +14,7 @@ _WORD = r"[^\W_]+(?:['’-][^\W_]+)*"  # noqa: RUF001
 
 
 class Words(BaseModel):
-    """Which word has which number. It is stored inside the weights file, so that a file alone can read a text.
-
-    Word 0 is padding, which models leave out of account, and word 1 stands for every word that is not listed.
-    """
+    """The vocabulary, stored in the weights file. Word 0 is padding, word 1 every word that is not listed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,5 +40,5 @@ class Words(BaseModel):
 
 
 def vocabulary_of(*lists: Sequence[str]) -> tuple[str, ...]:
-    """Padding, unknown, then each word once, in the order in which the lists bring them up."""
+    """Padding, unknown, then each word once, in the order of the lists."""
     return tuple(dict.fromkeys([PADDING, UNKNOWN, *(word for words in lists for word in words)]))

@@ -3,7 +3,7 @@
     from capsnet.export import export
     export("capsnet-small-mnist", "digits.onnx")
 
-onnx, onnxscript and onnxruntime are optional dependencies and are imported when a model is exported.
+onnx, onnxscript and onnxruntime are optional dependencies, imported when a model is exported.
 """
 
 from capsnet.export._export import SUFFIX, TOLERANCE, Done, Format, export

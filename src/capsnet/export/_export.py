@@ -29,11 +29,11 @@ class Done(NamedTuple):
 
 
 def export(model: Model | str | Path, output: str | Path, format: Format = "onnx") -> Done:
-    """Write a trained model as one file that does not need this package: images in, ``lengths``, ``poses`` and
-    ``reconstruction`` out (those that it has), any number of images at a time.
+    """Write a trained model as one file that does not need this package: from images, any number at a time, to
+    ``lengths`` and, if the model has them, ``poses`` and ``reconstruction``.
 
-    The file is first run (an ONNX file in onnxruntime) on batches of 1 and 5, and refused if an answer differs by more
-    than ``TOLERANCE`` from torch's. ``OUTPUT.json`` describes the file; so does its own metadata.
+    The file is first run (an ONNX file in onnxruntime) on batches of 1 and 5, and refused if an output differs by more
+    than ``TOLERANCE`` from torch's. ``OUTPUT.json`` describes the file; so does its metadata.
 
     Args:
         model: a model, a bundled name, a file of weights or a run folder.
@@ -50,12 +50,12 @@ def export(model: Model | str | Path, output: str | Path, format: Format = "onnx
         raise ValueError(f"{name or 'the model'} is an ONNX file already: export the weights it was made from")
     traced = trace(network)
     about = describe(network, traced)
-    written = json.dumps(about)
+    metadata = json.dumps(about)
     if format == "onnx":
-        content = onnx_bytes(traced, written)
+        content = onnx_bytes(traced, metadata)
         run = onnx_runner(content)
     else:
-        content = torch_bytes(traced, written)
+        content = torch_bytes(traced, metadata)
         run = torch_runner(content)
     worst = difference(traced, run, BATCHES)
     if not worst <= TOLERANCE:  # NaN is refused, too
@@ -75,15 +75,15 @@ def _write(output: Path, format: str, content: bytes, about: Exported, worst: fl
         **about,
     }
     write_atomically(output, content)
-    beside = write_atomically(card_path(output), json.dumps(card, indent=2) + "\n")
-    return Done(output, beside, worst, tuple(port["name"] for port in about["outputs"]))
+    written = write_atomically(card_path(output), json.dumps(card, indent=2) + "\n")
+    return Done(output, written, worst, tuple(port["name"] for port in about["outputs"]))
 
 
 def _check_place(output: Path, format: Format) -> None:
     """Check that the file can be written before it is made, which takes up to a minute."""
     if output.is_dir():
         raise ValueError(f"{output} is a folder: name the file to write, such as {output / f'model{SUFFIX[format]}'}")
-    if output.suffix.lower() != SUFFIX[format]:  # by which the file is recognised when it is loaded
+    if output.suffix.lower() != SUFFIX[format]:  # ``load`` recognises the file by it
         raise ValueError(f"a file of the format {format} must end in {SUFFIX[format]}, got {output}")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"cannot write {output}: there is no folder {output.parent}")

@@ -25,7 +25,7 @@ class Traced(NamedTuple):
     """A model as a program, with the names of its input and outputs."""
 
     program: ExportedProgram
-    answers: nn.Module  # the same in torch, to compare files with
+    answers: nn.Module  # the model in torch, to compare files with
     model: Model
     input: str
     outputs: tuple[str, ...]
@@ -66,11 +66,11 @@ def onnx_bytes(traced: Traced, metadata: str) -> bytes:
     """The program as an ONNX file, with ``metadata`` inside."""
     with torch.no_grad(), _quiet():
         try:
-            made = torch.onnx.export(
+            converted = torch.onnx.export(
                 traced.program, dynamo=True, verbose=False, input_names=[traced.input], output_names=traced.outputs
             )
-            assert made is not None
-            proto = made.model_proto
+            assert converted is not None
+            proto = converted.model_proto
         except Exception as error:  # the converter's exceptions are not public
             raise ValueError(f"{_name(traced.model)} cannot be exported to ONNX: {reason(error)}") from error
     _tidy(proto.graph)
@@ -79,7 +79,7 @@ def onnx_bytes(traced: Traced, metadata: str) -> bytes:
     try:
         return proto.SerializeToString()
     except ValueError:
-        raise ValueError(f"{_name(traced.model)} is too large for one ONNX file: 2 GB are the most") from None
+        raise ValueError(f"{_name(traced.model)} is too large for one ONNX file: the limit is 2 GB") from None
 
 
 def torch_bytes(traced: Traced, metadata: str) -> bytes:
@@ -108,15 +108,15 @@ def torch_runner(content: bytes) -> Run:
 
 
 def difference(traced: Traced, run: Run, batches: Sequence[int]) -> float:
-    """The largest difference between a file's answers and torch's own, over batches of random examples."""
+    """The largest difference between a file's outputs and torch's, over batches of random examples."""
     worst = 0.0
     for size in batches:
         images = example_batch(traced.model, size, seed=size)
         with torch.no_grad(), kernels.using("plain"):
             pairs = list(zip(run(images), traced.answers(images), strict=True))
-        if any(got.shape != wanted.shape for got, wanted in pairs):
+        if any(actual.shape != expected.shape for actual, expected in pairs):
             return float("inf")
-        gaps = [(got - wanted).abs().max() for got, wanted in pairs]
+        gaps = [(actual - expected).abs().max() for actual, expected in pairs]
         worst = float(torch.stack([torch.tensor(worst), *gaps]).max())  # NaN if any is NaN
     return worst
 
@@ -131,15 +131,15 @@ def example_batch(model: Model, count: int, seed: int) -> Tensor:
 
 def reason(error: BaseException) -> str:
     """The first cause of a converter's error, in one line."""
-    while (below := error.__cause__ or error.__context__) is not None:
-        error = below
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
 def _tidy(graph: Any) -> None:
-    """Name the free sizes (the tracer calls them s34 or so) and remove notes on source lines and paths, so that equal
-    weights give equal files."""
+    """Name the free sizes (the tracer's names are like s34) and remove source lines and paths, so that equal weights
+    give equal files."""
     free = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim if dim.dim_param]
     names = dict(zip(free, ("batch", "words"), strict=False))
     for value in [*graph.input, *graph.output, *graph.value_info]:
@@ -157,7 +157,7 @@ def _name(model: Model) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the tracer's and the converter's warnings, which are for their developers."""
+    """Silence the warnings of the tracer and the converter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -19,7 +19,7 @@ MEANINGS = {
 
 
 def describe(model: Model, traced: Traced) -> Exported:
-    """Everything needed to prepare an input and to read the answer, ready for JSON."""
+    """Everything needed to prepare an input and to read the outputs, ready for JSON."""
     resize = preprocess_for(model.image_size, model.in_channels)  # the default of ``predict``
     nodes = traced.program.graph_signature.user_outputs
     values = {node.name: node.meta["val"] for node in traced.program.graph.nodes if "val" in node.meta}

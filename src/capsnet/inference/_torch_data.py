@@ -1,4 +1,4 @@
-"""PyTorch's own data sets and loaders as batches that a model takes."""
+"""Batches from PyTorch's data sets and loaders."""
 
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any
@@ -18,9 +18,8 @@ from capsnet.models import Model
 def torch_batches(model: Model, source: Any, batch_size: int) -> tuple[Iterator[Batch], int | None]:
     """The batches of a torch ``Dataset``, a ``DataLoader`` or a sequence of (image, label), and how many there are.
 
-    An image is a tensor or array (C, H, W), or (H, W) for one channel, float in [0, 1] or uint8; a Pillow image goes
-    through the model's preprocessing. To a model of texts give word numbers (L,). A label is a class number, or
-    multi-hot (J,).
+    An image is a tensor or array (C, H, W), or (H, W) for one channel, float in [0, 1] or uint8, or a Pillow image,
+    which is preprocessed; for a model of texts it is word numbers (L,). A label is a class number, or multi-hot (J,).
     """
     if not isinstance(source, DataLoader):
         if not isinstance(source, IterableDataset) and not (

@@ -31,26 +31,24 @@ class Evaluation(NamedTuple):
 
     @property
     def accuracy(self) -> Proportion:
-        """The share of examples that are entirely right, with its interval; with several labels, of exact matches."""
-        share = self.metrics.get("accuracy") or self.metrics["exact_match"]
-        if share is None:
+        """The proportion of examples that are entirely right; with several labels, of exact matches."""
+        proportion = self.metrics.get("accuracy") or self.metrics["exact_match"]
+        if proportion is None:
             raise ValueError("no example has a label, so there is no accuracy")
-        return Proportion(**share)
+        return Proportion(**proportion)
 
     @property
     def half_credit(self) -> Proportion | None:
         """For pictures of a known number of objects: see ``metrics.half_credit``. Else None."""
-        share = self.metrics.get("half_credit")
-        return None if share is None else Proportion(**share)
+        proportion = self.metrics.get("half_credit")
+        return None if proportion is None else Proportion(**proportion)
 
     def __str__(self) -> str:
         if self.metrics.get("accuracy") is None and self.metrics.get("exact_match") is None:
             return f"{self.metrics['n']:,} examples, none of them with a label"
         right = "right" if "accuracy" in self.metrics else "with exactly the true classes"
-        shares = [(self.accuracy, f" of {self.accuracy.n:,} {right}"), (self.half_credit, " with half credit")]
-        return "; ".join(
-            f"{share.value:.2%}{what} (95 %: {share.low:.2%} to {share.high:.2%})" for share, what in shares if share
-        )
+        parts = [(self.accuracy, f" of {self.accuracy.n:,} {right}"), (self.half_credit, " with half credit")]
+        return "; ".join(f"{p.value:.2%}{what} (95 %: {p.low:.2%} to {p.high:.2%})" for p, what in parts if p)
 
     def __repr__(self) -> str:
         return f"<Evaluation: {self}>"
@@ -65,7 +63,7 @@ def evaluate(
     device: str | torch.device | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Run a model over a whole data set and measure it.
+    """Run a model over a data set and measure it.
 
     Args:
         model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
@@ -111,14 +109,14 @@ def answers(model: Model, batches: Iterable[Batch], *, total: int | None, progre
         for batch in tqdm(batches, total=total, disable=not progress or None, leave=False):
             images, squared, counted = batch.images.to(device), 0.0, batch.sources is not None
             output: Output = model(images)
-            if output.reconstruction is not None and not counted:  # of several objects, which one?
+            if output.reconstruction is not None and not counted:  # one capsule cannot draw several objects
                 squared = float((output.reconstruction.float() - images).square().sum())
             results.append(Answers(output.lengths.float().cpu(), batch.targets, squared, counted))
     return results
 
 
 def measure(model: Model, results: Sequence[Answers]) -> Evaluation:
-    """The metrics of a model's answers to a whole data set."""
+    """The metrics of a model's answers to a data set."""
     scores = torch.cat([answer.lengths for answer in results]).numpy()
     truth = torch.cat([answer.targets for answer in results]).numpy()
     counted, squared = any(answer.counted for answer in results), sum(answer.squared for answer in results)
@@ -141,7 +139,7 @@ def check_fit(model: Model, dataset: Dataset) -> None:
 
 
 def check_kind(model: str, takes_texts: bool, dataset: Dataset) -> None:
-    """Refuse texts where a model takes pictures, and the other way round."""
+    """Refuse texts for a model of pictures, and pictures for a model of texts."""
     if takes_texts != bool(dataset.vocabulary):
         kinds = ("pictures", "texts") if takes_texts else ("texts", "pictures")
         raise ValueError(f"{dataset.name} has {kinds[0]}, but {model} takes {kinds[1]}: choose another")

@@ -64,17 +64,16 @@ def predict(
     threshold: float = PRESENT,
     progress: bool = False,
 ) -> list[Prediction]:
-    """Classify pictures of any size and colours; to a model of texts, give texts.
+    """Classify pictures of any size and colours, or texts.
 
-    Pictures go through the preprocessing that is stored with the weights. Tensors do not: they are inputs as the model
-    takes them.
+    Pictures are preprocessed as stored with the weights. Tensors are not: they are the model's inputs.
 
     Args:
         pictures: files, folders (all images below them), bytes of image files, Pillow images or arrays (uint8, or float
             in [0, 1]), one or many, (N, H, W, C) or (N, C, H, W) as well; tensors (C, H, W) or (N, C, H, W) of the
             model's own size, float in [0, 1] or uint8; or texts.
         model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
-        batch_size: how many are computed at a time. The answers do not depend on it.
+        batch_size: how many are computed at a time; it does not change the answers.
         threshold: a class is present if its capsule is at least this long: see ``Prediction.labels``.
         progress: show a bar on a terminal.
     """
@@ -91,7 +90,7 @@ def predictions(
     progress: bool = False,
     skip: bool = False,
 ) -> Iterator[Prediction | Skipped]:
-    """``predict`` one batch after the other, for more pictures than fit into memory.
+    """``predict`` as an iterator, for more pictures than fit into memory.
 
     With ``skip`` a picture that cannot be read gives a ``Skipped`` in its place instead of an error.
     """
@@ -128,12 +127,12 @@ def _answered(
 
 
 def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list[Picture | Skipped]:
-    """The pictures, with all those below a folder in its place."""
+    """The pictures, with each folder replaced by all images below it."""
     unfolded: list[Picture | Skipped] = []
     for picture in pictures:
         try:
-            folder = isinstance(picture, str | Path) and expanded(picture).is_dir()
-            unfolded += images_in(picture) if folder and isinstance(picture, str | Path) else [picture]
+            is_folder = isinstance(picture, str | Path) and expanded(picture).is_dir()
+            unfolded += images_in(picture) if is_folder and isinstance(picture, str | Path) else [picture]
         except (ValueError, OSError) as error:
             if not skip:
                 raise
@@ -142,7 +141,7 @@ def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list
 
 
 def preprocessing_of(model: Model) -> Callable[[Any], Tensor]:
-    """The function from a picture or text to this model's input: as stored with its weights, else a plain resize."""
+    """The function from a picture or text to the model's input: as stored with its weights, else a resize."""
     if model.takes_texts:
         return words_of(model)
     if model.preprocessing:
@@ -161,7 +160,7 @@ def words_of(model: Model) -> Words:
 
 
 def as_inputs(model: Model, images: Tensor) -> Tensor:
-    """A batch of tensors as the model takes it: uint8 is scaled to [0, 1], one channel may have no axis of its own."""
+    """A batch of tensors as the model's input: uint8 is scaled to [0, 1], a missing axis of one channel is added."""
     if model.takes_texts:
         return images
     if images.dtype == torch.uint8:
@@ -179,7 +178,7 @@ def as_inputs(model: Model, images: Tensor) -> Tensor:
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients inside the block; the training mode is restored afterwards."""
+    """Evaluation mode without gradients; the training mode is restored afterwards."""
     was_training = model.training
     model.eval()
     try:
@@ -209,7 +208,7 @@ class Album:
         return write_atomically(self.folder / self._name(answer.source), png.getvalue())
 
     def _name(self, source: str) -> str:
-        """Letters, digits and ``._-`` of the file's name; the ending keeps a picture beside it from being lost."""
+        """Letters, digits and ``._-`` of the file's name, with an ending that no other picture has."""
         base = re.sub(r"[^\w.-]+", "_", Path(source).stem)
         base = base.encode()[:150].decode(errors="ignore").strip("._-") or "picture"  # file systems count bytes
         number, name = 1, f"{base}-reconstruction.png"
@@ -241,8 +240,8 @@ def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -
     with evaluating(model):
         output: Output = model(images.to(next(model.parameters()).device))
     lengths = output.lengths.float().cpu()
-    nothing: list[Tensor | None] = [None] * len(images)
-    drawn = nothing if output.reconstruction is None else list(output.reconstruction.cpu())
+    none: list[Tensor | None] = [None] * len(images)
+    drawn = none if output.reconstruction is None else list(output.reconstruction.cpu())
     names = model.class_names
     answers: list[Prediction] = []
     for item, image, row, picture in zip(items, images, lengths, drawn, strict=True):

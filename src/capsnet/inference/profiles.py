@@ -1,8 +1,8 @@
-"""Profiles: what a trained model's capsules do over a whole data set, for the explorer's sliders and gallery.
+"""Profiles: statistics of a trained model's capsules over a data set, for the explorer's sliders and gallery.
 
 A slider's range is the 2nd to 98th percentile of a pose dimension among the recognised examples of the class. A gallery
-shows the examples that are recognised with the smallest margin between the true capsule and the best other one, and
-those that are wrong. These examples are only shown, nothing is chosen by them, so the test split may be used.
+shows the recognised examples with the smallest margin between the true capsule and the best other one, and the wrong
+ones. Nothing is chosen by these examples, so the test split may be used.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Profile(BaseModel):
     wrong: list[Example]
 
 
-class _Seen(NamedTuple):
+class _Answers(NamedTuple):
     """A model's answers to N examples: lengths (N, J), poses (N, J, D) or None, the truth (N, J) as bool."""
 
     lengths: NDArray[np.float32]
@@ -71,25 +71,25 @@ def measure(
     batch_size: int = 250,
     stop: Callable[[], bool] = lambda: False,
 ) -> Profile | None:
-    """The profile of a model on (the first ``limit`` examples of) a data set; None if ``stop`` said so on the way.
+    """The profile of a model on (the first ``limit`` examples of) a data set; None if ``stop`` returned True.
 
     A model whose answers are not finite (its training diverged) raises ValueError.
     """
     check_fit(model, dataset)
-    seen = _look(model, dataset, min(limit or len(dataset), len(dataset)), batch_size, stop)
-    if seen is None:
+    answers = _answers(model, dataset, min(limit or len(dataset), len(dataset)), batch_size, stop)
+    if answers is None:
         return None
-    if not all(np.isfinite(values).all() for values in (seen.lengths, seen.poses) if values is not None):
-        raise ValueError(f"the model's answers on {dataset} are not numbers: there is nothing to measure")
-    hard, wrong = _hardest(seen, keep) if (seen.truth.sum(axis=1) == 1).all() else ([], [])
-    if seen.poses is None:
+    if not all(np.isfinite(values).all() for values in (answers.lengths, answers.poses) if values is not None):
+        raise ValueError(f"the model's answers on {dataset} are not finite: there is nothing to measure")
+    hard, wrong = _hardest(answers, keep) if (answers.truth.sum(axis=1) == 1).all() else ([], [])
+    if answers.poses is None:
         return Profile(ranges=None, means=None, names=None, hard=hard, wrong=wrong)
-    J, D = seen.poses.shape[1:]
-    chosen = [_examples(seen, j) for j in range(J)]
-    ranges = [np.percentile(poses, PERCENTILES, axis=0).T for poses in chosen]  # J times (D, 2)
+    J, D = answers.poses.shape[1:]
+    poses_of = [_class_poses(answers, j) for j in range(J)]
+    ranges = [np.percentile(poses, PERCENTILES, axis=0).T for poses in poses_of]  # J times (D, 2)
     return Profile(
         ranges=[[(_short(low), _short(high)) for low, high in row] for row in ranges],
-        means=[[_short(value) for value in poses.mean(axis=0)] for poses in chosen],
+        means=[[_short(value) for value in poses.mean(axis=0)] for poses in poses_of],
         names=[[None] * D for _ in range(J)],
         hard=hard,
         wrong=wrong,
@@ -109,7 +109,7 @@ def write(name: str, profile: Profile) -> None:
     write_atomically(resolve(name).with_suffix(".profile.json"), profile.model_dump_json() + "\n")
 
 
-def _look(model: Model, dataset: Dataset, count: int, batch_size: int, stop: Callable[[], bool]) -> _Seen | None:
+def _answers(model: Model, dataset: Dataset, count: int, batch_size: int, stop: Callable[[], bool]) -> _Answers | None:
     lengths, poses, truth = [], [], []
     with evaluating(model):
         for index in data.batch_indices(count, batch_size):
@@ -121,32 +121,31 @@ def _look(model: Model, dataset: Dataset, count: int, batch_size: int, stop: Cal
             if output.poses is not None:
                 poses.append(output.poses.float().numpy())
             truth.append(multi_hot(batch.targets, len(batch.targets), model.num_classes))
-    return _Seen(np.concatenate(lengths), np.concatenate(poses) if poses else None, np.concatenate(truth))
+    return _Answers(np.concatenate(lengths), np.concatenate(poses) if poses else None, np.concatenate(truth))
 
 
-def _examples(seen: _Seen, j: int) -> NDArray[np.float32]:
-    """Poses (n, D) of class j where it is present and the whole answer is right; else where it is present; else all."""
-    assert seen.poses is not None
-    right = (top_k(seen.lengths, seen.truth.sum(axis=1)) == seen.truth).all(axis=1)
-    present = seen.truth[:, j]
+def _class_poses(answers: _Answers, j: int) -> NDArray[np.float32]:
+    """Poses (n, D) of class j in the examples with a right answer; if there are none, in all with class j; else all."""
+    assert answers.poses is not None
+    right = (top_k(answers.lengths, answers.truth.sum(axis=1)) == answers.truth).all(axis=1)
+    present = answers.truth[:, j]
     for choice in (present & right, present):
         if choice.any():
-            return seen.poses[choice, j]
-    return seen.poses[:, j]
+            return answers.poses[choice, j]
+    return answers.poses[:, j]
 
 
-def _hardest(seen: _Seen, keep: int) -> tuple[list[Example], list[Example]]:
+def _hardest(answers: _Answers, keep: int) -> tuple[list[Example], list[Example]]:
     """The recognised examples of the smallest margin, and the wrong ones of the longest capsule."""
-    longest, label = seen.lengths.max(axis=1), seen.truth.argmax(axis=1)
-    margin = seen.lengths[seen.truth] - np.where(seen.truth, -np.inf, seen.lengths).max(axis=1)
-    right = seen.lengths.argmax(axis=1) == label
+    longest, label = answers.lengths.max(axis=1), answers.truth.argmax(axis=1)
+    margin = answers.lengths[answers.truth] - np.where(answers.truth, -np.inf, answers.lengths).max(axis=1)
+    predicted = answers.lengths.argmax(axis=1)
+    right = predicted == label
 
     def first(chosen: NDArray[np.bool_], score: NDArray[np.float32]) -> list[Example]:
         order = [int(n) for n in np.argsort(score, kind="stable") if chosen[n]][:keep]
         return [
-            Example(
-                index=n, label=int(label[n]), seen_as=int(seen.lengths[n].argmax()), length=_short(float(longest[n]))
-            )
+            Example(index=n, label=int(label[n]), seen_as=int(predicted[n]), length=_short(float(longest[n])))
             for n in order
         ]
 

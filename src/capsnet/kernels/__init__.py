@@ -1,7 +1,7 @@
 """Fast paths for CPUs: convolution by transforms, a stem without transpositions, routing without votes.
 
-Each returns what its slow twin returns, within rounding, and each decides by itself (``cost.py``) whether it is the
-right tool for a call. ``using("plain")`` turns all of them off, ``using("fast")`` on; so does the environment variable
+Each has a reference implementation with the same result up to rounding, and is used where it is expected to be faster
+(``cost.py``). ``using("plain")`` turns all of them off, ``using("fast")`` on; so does the environment variable
 CAPSNET_KERNELS.
 """
 

@@ -1,17 +1,17 @@
 """The small matrices that turn a convolution into independent matrix products.
 
 **The idea.** Short sequences y and w, seen as polynomials, are multiplied by evaluating both at n points, multiplying
-value by value, and interpolating. Transposing that recipe gives a *correlation*, y[p] = sum_q x[p+q] w[q], with m
-outputs and k taps from n = m + k - 1 inputs: evaluate the taps, *interpolate-transposed* the inputs, multiply,
+value by value, and interpolating. The transposed algorithm is a *correlation*, y[p] = sum_q x[p+q] w[q], with m outputs
+and k taps from n = m + k - 1 inputs: evaluate the taps, *interpolate-transposed* the inputs, multiply,
 evaluate-transposed back. In two dimensions everything is a product of the two axes. With the n-th roots of unity as
-points this is the FFT; with real points it is Toom-Cook, which the deep-learning world calls Winograd.
+points this is the FFT; with real points it is Toom-Cook, in deep learning called Winograd.
 
 **Which points.** A complex point costs three real products [Gauss] and stands, with its conjugate, for two inputs; a
 real point costs one product and stands for one. So real points are cheaper, but powers of real numbers are nearly
-parallel for n beyond about eight and rounding errors explode. The mix used in float32 for seven inputs or more - real
-points +-1, +-2, +-1/2 where n is even, 0, +-1, 2, -1/2 where it is odd, the rest spread over the unit circle - has the
-error of the FFT (7e-7 of the largest value against 4e-7 for direct summation; 10x10 inputs need 132 products instead of
-the FFT's 148). Float64 users want digits more than speed, so they get the roots of unity.
+parallel for n beyond about eight, and rounding errors grow. The points in float32 for seven inputs or more - real ones
++-1, +-2, +-1/2 for even n, 0, +-1, 2, -1/2 for odd n, the others spread over the unit circle - have the error of the
+FFT (7e-7 of the largest value against 4e-7 for direct summation; 10x10 inputs need 132 products instead of the FFT's
+148). In float64 precision matters more than speed, so the points are the roots of unity.
 
 **Three real products for a complex one.** With X = a + ib, W = c + id: p = (a+b) c, q = a (d-c), r = b (c+d) give XW =
 (p - r) + i (p + q). The sums in front fold into the bases of X and W, those behind into the basis of the output, so
@@ -86,8 +86,8 @@ def _interpolation(points: Points) -> np.ndarray:
 
 
 def _balanced(points: Points, outputs: int, taps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The axis matrices of inputs, taps and outputs. Scaled so that, point by point, all three are equally large: only
-    their product matters to the result, but the smallest rounding errors come from even magnitudes."""
+    """The axis matrices of inputs, taps and outputs, scaled so that for each point all three are equally large: the
+    result depends on their product only, and rounding errors are smallest for equal magnitudes."""
     matrices = [_interpolation(points), _powers(points, taps), _powers(points, outputs)]
     norms = np.array([np.linalg.norm(matrix, axis=1) for matrix in matrices])  # (3, points)
     scale = norms.prod(axis=0) ** (1 / 3) / norms
@@ -117,9 +117,9 @@ class Transform:
     """One separable two-dimensional change of basis, from (height x width) positions to the products, and its adjoint.
 
     First the rows are transformed, by one matrix product; then the columns, by one product for each value of the first
-    axis. Positions come first in memory and everything else (batch, channels) behind them as plain columns, so
-    the result is laid out as the batched matrix products want it, and no transposition is ever made. Two stages need a
-    quarter of the multiplications of a single dense basis, and are 2.8 times as fast.
+    axis. Positions come first in memory, batch and channels behind them as columns: the layout of the batched matrix
+    products, so that nothing is transposed. Two stages need a quarter of the multiplications of a single dense basis,
+    and are 2.8 times as fast.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Transform:
         self.first = torch.tensor(np.array(stacked), dtype=dtype)  # (n1, height)
         self.after_real = torch.tensor(after_real, dtype=dtype)
         self.after_complex = torch.tensor(after_complex, dtype=dtype)
-        # Adjoints are stored, not transposed on the fly: the library's small products are faster on contiguous factors.
+        # Adjoints are stored, because small products are faster on contiguous factors.
         self.first_t, self.after_real_t, self.after_complex_t = (
             m.t().contiguous() for m in (self.first, self.after_real, self.after_complex)
         )

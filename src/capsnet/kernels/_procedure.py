@@ -1,11 +1,11 @@
-"""Procedure 1 of the paper and its derivative, as contractions of the votes. The slow twin is routing/dynamic.py.
+"""Procedure 1 of the paper and its derivative, as contractions of the votes. The reference is routing/dynamic.py.
 
 Routing never needs the votes themselves, only two contractions of them, with couplings and with parents:
 
     sum(a)_j  = sum_i a_ij votes_ij        dot(x)_ij = votes_ij . x_j
 
 Logits are linear in the poses so far, b_ij = votes_ij . V_j with V the sum of the poses, so they are not accumulated
-but contracted anew. In the first iteration all couplings are equal. Every gradient that reaches the votes has the form
+but recomputed. In the first iteration all couplings are equal. Every gradient of the votes has the form
 
     d votes_ij = sum_m a_m,ij x_m,j        m: (coupling, ds) and (d logits, V) of each iteration
 
@@ -30,7 +30,7 @@ Plain: TypeAlias = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]  # v
 
 @dataclass(frozen=True)
 class Options:
-    """Hyper-parameters as those of ``routing.Dynamic``; ``plain`` is its slow twin, for derivatives of derivatives."""
+    """Hyper-parameters of ``routing.Dynamic``; ``plain`` is its reference form, for derivatives of derivatives."""
 
     iterations: int = 3
     gradient: Literal["all", "last"] = "all"
@@ -39,7 +39,7 @@ class Options:
 
 
 class Votes(Protocol):
-    """Votes of some examples, however they are held. a (J, B, I), x and sums (J, B, D)."""
+    """Votes of some examples, in any representation. a (J, B, I), x and sums (J, B, D)."""
 
     parents: int
 
@@ -65,7 +65,7 @@ class Votes(Protocol):
 
 
 @dataclass
-class Kept:
+class Saved:
     """What backward needs: s of each iteration, couplings of those after the first."""
 
     sums: list[Tensor] = field(default_factory=list)
@@ -88,37 +88,37 @@ def _couple(logits: Tensor, leaky: bool) -> Tensor:
     return torch.cat([logits, torch.zeros_like(logits[:1])]).softmax(dim=0)[:-1]
 
 
-def forward(votes: Votes, bias: Tensor | None, act: Tensor | None, options: Options) -> tuple[Tensor, Kept]:
+def forward(votes: Votes, bias: Tensor | None, act: Tensor | None, options: Options) -> tuple[Tensor, Saved]:
     """pose (J, B, D). bias (J, D) is added to every s; act (B, I) weighs each child's contribution to it."""
-    factor, kept = 1 / (votes.parents + options.leaky), Kept()
+    factor, saved = 1 / (votes.parents + options.leaky), Saved()
     s = votes.mean(factor) if act is None else votes.sum((act * factor).expand(votes.parents, -1, -1))
     pose, total = s, None
     for iteration in range(options.iterations):
         if total is not None:
             coupling = _couple(votes.dot(total), options.leaky)
             s = votes.sum(coupling if act is None else coupling * act)
-            kept.couplings.append(coupling)
+            saved.couplings.append(coupling)
         if bias is not None:
             s = s + bias[:, None]
-        kept.sums.append(s)
+        saved.sums.append(s)
         pose = squash(s)
         if iteration < options.iterations - 1:
             total = pose if total is None else total + pose
-    return pose, kept
+    return pose, saved
 
 
 def backward(
-    votes: Votes, kept: Kept, act: Tensor | None, d_pose: Tensor, options: Options
+    votes: Votes, saved: Saved, act: Tensor | None, d_pose: Tensor, options: Options
 ) -> tuple[Tensor, Tensor | None]:
     """Adds to the votes' gradient; returns those of the bias (J, D) and of act (B, I)."""
-    poses = [squash(s) for s in kept.sums[:-1]]
+    poses = [squash(s) for s in saved.sums[:-1]]
     d_poses = [torch.zeros_like(pose) for pose in poses]
     d_act = None if act is None else torch.zeros_like(act)
     d_bias = torch.zeros_like(d_pose[:, 0])
     for t in range(options.iterations - 1, 0, -1):
-        ds = squash_backward(kept.sums[t], d_pose)
+        ds = squash_backward(saved.sums[t], d_pose)
         d_bias += ds.sum(1)
-        coupling = kept.couplings[t - 1]
+        coupling = saved.couplings[t - 1]
         d_coupling = votes.dot_add(coupling if act is None else coupling * act, ds)
         if d_act is not None and act is not None:
             d_act += (coupling * d_coupling).sum(0)
@@ -130,7 +130,7 @@ def backward(
         for earlier in d_poses[:t]:
             earlier += d_total
         d_pose = d_poses[t - 1]
-    ds = squash_backward(kept.sums[0], d_pose)
+    ds = squash_backward(saved.sums[0], d_pose)
     factor = 1 / (votes.parents + options.leaky)
     if d_act is None or act is None:
         votes.add_mean(factor, ds)
@@ -145,9 +145,9 @@ def differentiable(
     needed: tuple[bool, ...],
     gradient: Tensor,
 ) -> list[Tensor | None]:
-    """The arguments' gradients with a graph of their own, through a slow twin: for derivatives of derivatives."""
+    """The arguments' gradients with a graph, through the reference form: for derivatives of derivatives."""
     if function is None:
         raise ValueError("derivatives of derivatives need the plain form of the procedure")
-    wanted = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
-    gradients = iter(torch.autograd.grad(function(*arguments), wanted, gradient, create_graph=True))
+    inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
+    gradients = iter(torch.autograd.grad(function(*arguments), inputs, gradient, create_graph=True))
     return [next(gradients) if need else None for need in needed]

@@ -1,7 +1,7 @@
-"""The work behind a convolution by transforms: spectra of maps and weights, the matrix products between them, and back.
+"""The parts of a convolution by transforms: spectra of maps and weights, their matrix products, and the way back.
 
-All of it is plain arithmetic on given memory, without autograd; fft_conv.py and stem.py put it together. Shapes, with
-F products per tile, M = B * tiles rows, K = phases * C:
+All is arithmetic without autograd; fft_conv.py and stem.py put it together. Shapes, with F products per tile,
+M = B * tiles rows, K = phases * C:
 
     input spectrum (F, M, K)  x  weight spectrum (F, K, O)  ->  output spectrum (F, M, O)
 
@@ -61,7 +61,7 @@ class Spectral:
         return [(start, min(start + step, batch)) for start in range(0, batch, step)]
 
     def input_spectrum(self, batch: int, fill: Fill) -> Tensor:
-        """(F, M, K). ``fill`` is asked for the images run by run."""
+        """(F, M, K). ``fill`` is called for each run of images."""
         spectrum = self.memory.block("input", self._input_block(batch), self.dtype)[_TURN:]
         flat, width, transform = spectrum.flatten(1), self.plan.tiles * self.depth, self.bases.input
 
@@ -78,7 +78,7 @@ class Spectral:
         return self.memory.content("input", self._input_block(batch), self.dtype)[_TURN:]
 
     def input_gradient(self, gradient: Tensor, take: Take) -> None:
-        """The adjoint: hands the gradient of the pieces to ``take``, run by run."""
+        """The adjoint: calls ``take`` with the gradient of the pieces, run by run."""
         flat, width, transform = gradient.flatten(1), self.plan.tiles * self.depth, self.bases.input
 
         def work(slot: int, run: Run) -> None:
@@ -141,7 +141,7 @@ class Spectral:
         return result
 
     def output(self, inputs: Tensor, weights: Tensor) -> Tensor:
-        """Products and the way back: (m1*m2, M, O), fresh memory."""
+        """Products and the inverse transform: (m1*m2, M, O), newly allocated."""
         transform, rows = self.bases.output, inputs.shape[1]
         spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.dtype)
 
@@ -168,15 +168,14 @@ class Spectral:
         """(gradient of the input spectrum, or None without weights; of the weight spectrum, or None without inputs).
 
         Both overwrite what they are computed from, a few products at a time: the weight's gradient takes the weight's
-        own place, the input's gradient follows ``_TURN`` products behind in the input's block. This saves two more
-        blocks of the same size, and the time it takes the system to provide them.
+        place, the input's gradient follows ``_TURN`` products behind in the input's block. This saves two blocks.
         """
         count, rows = gradient.shape[:2]
         ranges = _ranges(count)
         d_inputs = d_weights = spare = None
         if weights is not None:
             d_inputs = self.memory.block("input", (count + _TURN, rows, self.depth), self.dtype)
-            # A thread's first turn would overwrite inputs that another one still needs: its result waits in this block.
+            # A thread's first turn would overwrite inputs that another one still needs, so its result is stored here.
             spare = self.memory.block("spare", (len(ranges), _TURN, rows, self.depth), self.dtype)
         if inputs is not None:
             self.memory.forget("weight")

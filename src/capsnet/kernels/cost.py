@@ -1,8 +1,8 @@
-"""Which convolution to use: the one place that decides, on grounds that a person can read and override.
+"""Which kernel to use, by an estimate of the cost.
 
-The estimate counts multiply-adds of large matrix products, the cheapest operation, and expresses everything else in
-the same unit. The prices were fitted to measurements on two Zen 4 cores (``python -m benchmarks.prices`` compares
-prediction and measurement); another machine differs, which is what the margin of 1.5 is for.
+The unit is one multiply-add of a large matrix product, the cheapest operation. The prices were fitted to measurements
+on two Zen 4 cores (``python -m benchmarks.prices`` compares prediction and measurement). Other machines differ, hence
+the margin of 1.5.
 
 Override with ``using("plain")`` or ``using("fast")`` around code, or with the environment variable CAPSNET_KERNELS.
 """
@@ -25,12 +25,12 @@ from capsnet.kernels.packed_conv import available
 Path = Literal["auto", "plain", "fast"]
 
 MARGIN = 1.5  # predicted gain below which the native convolution is used
-STEP = 2.4  # a multiply-add of a transform: its matrices are small, so it is dearer
+STEP = 2.4  # a multiply-add of a transform: its matrices are small, so it costs more
 TOUCH = 3.0  # a number read or written by a transform
 GATHER = 65.0  # a number copied between layouts, with the memory it needs
 SCATTER = 80.0  # the same, averaged over forward and backward passes
-READ = 11.0  # a weight fetched from memory: what makes products of few rows dear
-CALL = 8e7  # one call's fixed cost: some fifty small operations and their threads' meetings
+READ = 11.0  # a weight read from memory, which dominates products of few rows
+CALL = 8e7  # fixed cost of a call: about fifty small operations and the barriers between threads
 NATIVE, NATIVE_BACKWARD = 0.7, 1.0  # a multiply-add of the native convolution at inference and in training
 
 SHALLOW, WINDOW = 5.5, 1.5  # a multiply-add of a first convolution with few channels: native, and over gathered windows
@@ -38,7 +38,7 @@ SHALLOW, WINDOW = 5.5, 1.5  # a multiply-add of a first convolution with few cha
 _SMALLEST_KERNEL = 5
 _USUAL_BATCH = 128
 _DEEPEST_WINDOW = 512  # values under the first kernel of a stem: beyond, gathering windows costs too much
-_DEEP, _FEWEST_ROWS = 512, 80  # values under a kernel and output positions from which and up to which packing pays
+_DEEP, _FEWEST_ROWS = 512, 80  # packing is used from so many values under a kernel on, up to so many output positions
 _path: ContextVar[Path | None] = ContextVar("capsnet_kernels", default=None)
 
 
@@ -54,7 +54,7 @@ def current_path() -> Path:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    """Within the block: "plain" never takes a fast path, "fast" wherever there is one, "auto" where it should pay."""
+    """Within the block, use a fast path never ("plain"), if there is one ("fast"), or if it is faster ("auto")."""
     if path not in ("auto", "plain", "fast"):
         raise ValueError(f'path must be "auto", "plain" or "fast", got {path!r}')
     token = _path.set(path)
@@ -65,7 +65,7 @@ def using(path: Path) -> Iterator[None]:
 
 
 def ordinary(*tensors: Tensor | None) -> bool:
-    """Whether fast paths can serve these tensors at all: dense CPU tensors of one dtype, in eager mode.
+    """Whether fast paths can take these tensors: dense CPU tensors of one dtype, in eager mode.
 
     Under compilation, export, tracing, function transforms, forward-mode derivatives and autocast the plain operators
     must stay visible.
@@ -89,9 +89,9 @@ def ordinary(*tensors: Tensor | None) -> bool:
 
 @lru_cache(maxsize=4096)
 def estimate(
-    plan: Plan, batch: int, channels: int, outputs: int, dtype: torch.dtype, backward: bool, kept: bool
+    plan: Plan, batch: int, channels: int, outputs: int, dtype: torch.dtype, backward: bool, cached: bool
 ) -> float:
-    """The cost of a convolution by transforms, in multiply-adds. ``kept``: the weight's spectrum costs nothing."""
+    """The cost of a convolution by transforms, in multiply-adds. ``cached``: the weight's spectrum costs nothing."""
     count, rows, depth = plan.products(dtype), batch * plan.tiles, plan.phases * channels
 
     def transform(positions: int) -> float:
@@ -101,7 +101,7 @@ def estimate(
 
     products = count * depth * outputs * (rows + READ) * (1 + 32 / depth) * (1 + 16 / outputs)
     sides = rows * depth * transform(plan.inputs) + rows * outputs * transform(plan.outputs)
-    weights = 0.0 if kept else depth * outputs * transform(plan.taps)
+    weights = 0.0 if cached else depth * outputs * transform(plan.taps)
     once = products + sides + weights + CALL
     return 3 * once if backward else once
 
@@ -125,16 +125,16 @@ def best_plan(
     padding: tuple[int, int],
     dtype: torch.dtype,
     backward: bool,
-    kept: bool,
+    cached: bool,
 ) -> tuple[Plan | None, float]:
     """(the cheapest cut, predicted gain over the native convolution)."""
     plans = candidates(size, kernel, stride, padding)
     if not plans:
         return None, 0.0
-    # A kept spectrum serves calls of every batch size, so its cut must not depend on this one's.
-    usual = _USUAL_BATCH if kept else batch
-    plan = min(plans, key=lambda p: estimate(p, usual, channels, outputs, dtype, backward, kept))
-    cost = estimate(plan, batch, channels, outputs, dtype, backward, kept)
+    # A cached spectrum serves calls of every batch size, so its cut must not depend on this one's.
+    usual = _USUAL_BATCH if cached else batch
+    plan = min(plans, key=lambda p: estimate(p, usual, channels, outputs, dtype, backward, cached))
+    cost = estimate(plan, batch, channels, outputs, dtype, backward, cached)
     return plan, native(plan, batch, channels, outputs, backward) / cost
 
 
@@ -145,7 +145,7 @@ def choose(
     stride: tuple[int, int],
     padding: tuple[int, int],
     *,
-    kept: bool = False,
+    cached: bool = False,
 ) -> Plan | None:
     """The cut for a convolution by transforms, or None where the native one should be used."""
     path = current_path()
@@ -160,7 +160,7 @@ def choose(
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     size = (x.shape[2], x.shape[3])
     plan, gain = best_plan(
-        x.shape[0], x.shape[1], weight.shape[0], size, kernel, stride, padding, x.dtype, backward, kept
+        x.shape[0], x.shape[1], weight.shape[0], size, kernel, stride, padding, x.dtype, backward, cached
     )
     return plan if path == "fast" or gain >= MARGIN else None
 
@@ -168,9 +168,9 @@ def choose(
 def choose_packed(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]
 ) -> bool:
-    """Whether to convolve natively with weights that are kept in the native order.
+    """Whether to convolve natively with weights that are cached in the native order.
 
-    At inference, when there are many weights and few output positions: bringing the weights into that order would
+    At inference, when there are many weights and few output positions: reordering the weights at each call would
     then take as long as the arithmetic, and transforms would be larger than the weights themselves.
     """
     path = current_path()
@@ -188,11 +188,11 @@ def choose_packed(
 
 
 def choose_stem(
-    x: Tensor, w1: Tensor, w2: Tensor, stride: tuple[int, int], *, backward: bool, kept: bool = False
+    x: Tensor, w1: Tensor, w2: Tensor, stride: tuple[int, int], *, backward: bool, cached: bool = False
 ) -> Plan | None:
-    """The cut of the second of two convolutions done in one piece, or None where they are better done one by one.
+    """The cut of the second of two fused convolutions, or None where they should be computed one by one.
 
-    The second one is done by transforms, and the first comes cheaper as well: few channels do not suit the native one.
+    The second is done by transforms; the first is faster as well, because the native one is slow for few channels.
     """
     path = current_path()
     kernels = (*w1.shape[2:], *w2.shape[2:])
@@ -204,7 +204,9 @@ def choose_stem(
     if not fits or not reach or min(kernels[2:]) < _SMALLEST_KERNEL or w1[0].numel() > _DEEPEST_WINDOW:
         return None
     kernel = (w2.shape[2], w2.shape[3])
-    plan, gain = best_plan(x.shape[0], w1.shape[0], w2.shape[0], size, kernel, stride, (0, 0), x.dtype, backward, kept)
+    plan, gain = best_plan(
+        x.shape[0], w1.shape[0], w2.shape[0], size, kernel, stride, (0, 0), x.dtype, backward, cached
+    )
     if plan is None or path == "fast":
         return plan
     one_by_one = native(plan, x.shape[0], w1.shape[0], w2.shape[0], backward)
@@ -213,13 +215,13 @@ def choose_stem(
     return plan if gain >= MARGIN else None
 
 
-_FUSED_FROM = 4  # examples: below, the weights are read oftener than the votes they save are worth
+_FUSED_FROM = 4  # examples: for fewer, reading the weights costs more than making votes
 
 
 def choose_routing(
     u: Tensor, weight: Tensor, bias: Tensor | None, act: Tensor | None
 ) -> Literal["fused", "votes", "plain"]:
-    """How to route children: without votes, from a handful of examples on; with votes, for fewer at inference."""
+    """How to route children: "fused", without votes, for enough examples; "votes" for fewer at inference."""
     path = current_path()
     if path == "plain" or not ordinary(u, weight, bias, act) or min(*u.shape, *weight.shape) == 0:
         return "plain"

@@ -1,15 +1,15 @@
-"""Dynamic routing from children and weights to parents, without ever holding the votes.
+"""Dynamic routing from children and weights to parents, without storing the votes.
 
 The votes u_hat[j|i] = W[ij] u[i] are the largest tensor of a capsule network: 94 MB in the paper's, for 128 images.
-The two contractions that Procedure 1 asks of them (_procedure.py) can be moved past W:
+The two contractions that Procedure 1 needs (_procedure.py) can be moved past W:
 
     sum_i c_ij W_ij u_i = W_j (c_j * u)             one product (B x I*K)(I*K x D) for each parent
     (W_ij u_i) . x_j    = (W_j^T x_j)_i . u_i       one product (B x D)(D x I*K) for each parent
 
-The intermediate c_j * u is half as large as the votes (K = 8 against D = 16) and lives for one chunk of the batch, in
-which all iterations are done. With equal couplings, in the first one, everything is a single matrix product.
+The intermediate c_j * u is half as large as the votes (K = 8 against D = 16) and is computed for one chunk of the batch
+at a time, in which all iterations are done. The first iteration, with equal couplings, is a single matrix product.
 
-The slow twin is routing/dynamic.py on DenseCaps.votes.
+The reference is routing/dynamic.py on DenseCaps.votes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from torch import Tensor
 from capsnet.kernels import _procedure
 from capsnet.kernels._memory import Memory, fingerprint
 from capsnet.kernels._parallel import each, slots
-from capsnet.kernels._procedure import Kept, Options, Plain
+from capsnet.kernels._procedure import Options, Plain, Saved
 from capsnet.kernels.cost import choose_routing
-from capsnet.kernels.votes_routing import Held
+from capsnet.kernels.votes_routing import StoredVotes
 
-# Bytes of one chunk's largest tensor, and examples in a chunk whatever their size. Smaller chunks stay nearer to the
-# core but make thin matrix products that read the weights more often: half the chunk takes 1.2 times as long with 10
-# parents, two examples instead of four 1.4 times with 100. Larger ones cost memory and bring nothing.
+# Bytes of one chunk's largest tensor, and the least number of examples in a chunk. Smaller chunks read the weights more
+# often: half the chunk takes 1.2 times as long with 10 parents, two examples instead of four 1.4 times with 100. Larger
+# ones cost memory and are not faster.
 _CHUNK, _FEWEST = 8 << 20, 4
-_WORTH_SHARING = 1 << 20  # numbers in that tensor for the whole batch from which a second thread pays
+_WORTH_SHARING = 1 << 20  # numbers in that tensor, for the whole batch, from which a second thread is used
 
 
 def route(
@@ -52,12 +52,12 @@ def route(
     Shapes: u (B, I, K), weight (I, J, D, K), bias (J, D) -> pose (B, J, D).
     """
     options = Options(iterations, gradient, leaky, plain)
-    way = choose_routing(u, weight, bias, act)
-    if way == "fused":
+    method = choose_routing(u, weight, bias, act)
+    if method == "fused":
         return _Route.apply(u, weight, bias, act, options, memory or Memory())
-    if way == "votes":
+    if method == "votes":
         with torch.no_grad():
-            pose, _ = _procedure.forward(Held(_votes(u, weight)), bias, act, options)
+            pose, _ = _procedure.forward(StoredVotes(_votes(u, weight)), bias, act, options)
             return pose.transpose(0, 1).contiguous()
     return None
 
@@ -86,7 +86,7 @@ class _Fused:
         return self.big
 
     def _dot(self, pulled: Tensor) -> Tensor:
-        """Over K: one pass for each k beats multiply-then-sum, nothing large is written."""
+        """Sum over K, one pass for each k: faster than a product and a sum."""
         result = pulled[:, :, 0] * self.u[:, 0]
         for k in range(1, self.u.shape[1]):
             result.addcmul_(pulled[:, :, k], self.u[:, k])
@@ -141,7 +141,7 @@ def _flat_weight(weight: Tensor, memory: Memory) -> Tensor:
 
 
 def _runs(u: Tensor, weight: Tensor) -> list[slice]:
-    """Runs of examples that make one chunk each, and at least one for each thread where that pays."""
+    """Runs of examples that make one chunk each, and for large tensors at least one for each thread."""
     I, J, _, K = weight.shape
     threads = slots(len(u)) if len(u) * I * J * K >= _WORTH_SHARING else 1
     fitting = max(_FEWEST, _CHUNK // (I * J * K * weight.element_size()))
@@ -160,21 +160,22 @@ class _Route(torch.autograd.Function):
         ctx: Any, u: Tensor, weight: Tensor, bias: Tensor | None, act: Tensor | None, options: Options, memory: Memory
     ) -> Tensor:
         runs = _runs(u, weight)
-        kept: list[Kept] = [Kept() for _ in runs]
+        saved: list[Saved] = [Saved() for _ in runs]
         poses = torch.empty(len(u), *weight.shape[1:3], dtype=weight.dtype)
-        with memory.exclusive() as held:
-            weights = _flat_weight(weight, held)
+        ctx.memory = memory
+        with memory.exclusive() as memory:
+            weights = _flat_weight(weight, memory)
 
             def work(slot: int, index: int) -> None:
                 run = runs[index]
                 children = u[run].transpose(1, 2).contiguous()
-                votes = _Fused(weights, children, _scratch(u, weight, run, slot, held))
-                pose, kept[index] = _procedure.forward(votes, bias, None if act is None else act[run], options)
+                votes = _Fused(weights, children, _scratch(u, weight, run, slot, memory))
+                pose, saved[index] = _procedure.forward(votes, bias, None if act is None else act[run], options)
                 poses[run] = pose.transpose(0, 1)
 
             each(range(len(runs)), work)
         ctx.save_for_backward(u, weight, bias, act)
-        ctx.options, ctx.memory, ctx.runs, ctx.kept = options, memory, runs, kept
+        ctx.options, ctx.runs, ctx.saved = options, runs, saved
         return poses
 
     @staticmethod
@@ -182,23 +183,23 @@ class _Route(torch.autograd.Function):
         (gradient,), (u, weight, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():
             plain = options.plain
-            twin = None if plain is None else lambda u, w, b, a: plain(_votes(u, w), b, a)
+            reference = None if plain is None else lambda u, w, b, a: plain(_votes(u, w), b, a)
             needed = ctx.needs_input_grad[:4]
-            return *_procedure.differentiable(twin, (u, weight, bias, act), needed, gradient), None, None
+            return *_procedure.differentiable(reference, (u, weight, bias, act), needed, gradient), None, None
         I, J, D, K = weight.shape
         count = slots(len(ctx.runs))
         du, d_act = torch.empty_like(u), None if act is None else torch.empty_like(act)
-        d_bias = torch.zeros(count, J, D, dtype=weight.dtype)  # these sums are kept for each thread
+        d_bias = torch.zeros(count, J, D, dtype=weight.dtype)  # one sum for each thread
         d_weights = [torch.zeros(J, D, K * I, dtype=weight.dtype) for _ in range(count * ctx.needs_input_grad[1])]
-        with ctx.memory.exclusive() as held:
-            weights = _flat_weight(weight, held)
+        with ctx.memory.exclusive() as memory:
+            weights = _flat_weight(weight, memory)
 
             def work(slot: int, index: int) -> None:
                 run = ctx.runs[index]
-                children, scratch = u[run].transpose(1, 2).contiguous(), _scratch(u, weight, run, slot, held)
+                children, scratch = u[run].transpose(1, 2).contiguous(), _scratch(u, weight, run, slot, memory)
                 votes = _Fused(weights, children, scratch, d_weights[slot] if d_weights else None)
                 d_pose, weigh = gradient[run].transpose(0, 1), None if act is None else act[run]
-                db, da = _procedure.backward(votes, ctx.kept[index], weigh, d_pose, options)
+                db, da = _procedure.backward(votes, ctx.saved[index], weigh, d_pose, options)
                 d_bias[slot] += db
                 du[run] = votes.du.transpose(1, 2)
                 if d_act is not None and da is not None:

@@ -1,7 +1,7 @@
-"""Convolution by transforms: fewer multiplications than the sum that defines it, in the shape processors are best at.
+"""Convolution by transforms: fewer multiplications than direct summation, as large matrix products.
 
-The definition, and the slow twin, is ``torch.nn.functional.conv2d``. ``_bases.py`` has the mathematics, ``_tiles.py``
-the cut, ``_spectral.py`` the work, ``cost.py`` the decision; this file makes them one differentiable function.
+The reference is ``torch.nn.functional.conv2d``. ``_bases.py`` has the mathematics, ``_tiles.py`` the cut,
+``_spectral.py`` the arithmetic, ``cost.py`` the decision; this file makes them one differentiable function.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def conv2d(
     """``torch.nn.functional.conv2d`` (groups = dilation = 1), by transforms where ``cost.choose`` expects a gain, else
     that itself.
 
-    ``memory``, owned by the caller and kept from call to call, saves the system's work of providing fresh memory, and
-    at inference the transform of the weight, which is recomputed when the weight changes.
+    ``memory``, kept by the caller from call to call, saves allocations, and at inference the transform of the weight,
+    which is recomputed when the weight changes.
 
     Shapes: x (B, C, H, W), weight (O, C, kh, kw), bias (O,) -> (B, O, H', W'), which may be laid out channels last.
     """
     stride, padding = _pair(stride), _pair(padding)
-    plan = choose(x, weight, bias, stride, padding, kept=_spectrum_kept(x, weight, memory))
+    plan = choose(x, weight, bias, stride, padding, cached=_spectrum_cached(x, weight, memory))
     if plan is None:
         if memory is not None and choose_packed(x, weight, bias, stride, padding):
             return packed_conv2d(x, weight, bias, stride, padding, memory)
@@ -57,8 +57,8 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _spectrum_kept(x: Tensor, weight: Tensor, memory: Memory | None) -> bool:
-    """Whether the weight's transform is paid once and not by this call: at inference with a memory."""
+def _spectrum_cached(x: Tensor, weight: Tensor, memory: Memory | None) -> bool:
+    """Whether the weight's transform is kept from call to call: at inference with a memory."""
     return memory is not None and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
 
 
@@ -85,7 +85,7 @@ def _forward(x: Tensor, weight: Tensor, plan: Plan, memory: Memory) -> Tensor:
 
 
 class _Conv2d(torch.autograd.Function):
-    """x, weight, bias -> y. What backward needs beyond x and weight it finds in memory, or makes again."""
+    """x, weight, bias -> y. Backward takes what it needs besides x and weight from memory, or recomputes it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan, memory: Memory) -> Tensor:

@@ -1,8 +1,7 @@
-"""Convolution of one or two images: the native one, with the weights kept in the order that it computes in.
+"""Convolution of one or two images: the native one, with the weights kept in its own order.
 
-For a single image the native convolution spends more than a third of its time on bringing 21 MB of weights into its own
-order, at every call. oneDNN can be given weights in that order, so at inference they are brought there once. The slow
-twin is ``torch.nn.functional.conv2d``, of which this is the second half.
+For a single image the native convolution spends more than a third of its time on reordering 21 MB of weights, at every
+call. At inference they are reordered once. The reference is ``torch.nn.functional.conv2d``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from capsnet.kernels._memory import Memory, fingerprint
 
-_QUICK = 1 << 19  # weights up to which the call does not notice that all of them are read to see whether they changed
+_QUICK = 1 << 19  # number of weights up to which reading all of them, to detect changes, takes little time
 
 
 def available() -> bool:
@@ -30,15 +29,15 @@ def packed_conv2d(
     padding: tuple[int, int],
     memory: Memory,
 ) -> Tensor:
-    """``torch.nn.functional.conv2d`` without gradients; the packed weights stay in ``memory`` while the weight does."""
+    """``torch.nn.functional.conv2d`` without gradients; ``memory`` keeps the packed weights until they change."""
     sizes = list(padding), list(stride), [1, 1], 1
     key = fingerprint(weight, sampled=weight.numel() > _QUICK)
     if key is None:
         return F.conv2d(x, weight, bias, stride, padding)
-    with torch.no_grad(), memory.exclusive() as held:
-        wanted = (key, tuple(x.shape), stride, padding)
-        if not held.holds("packed", wanted):
+    with torch.no_grad(), memory.exclusive() as memory:
+        key = (key, tuple(x.shape), stride, padding)
+        if not memory.holds("packed", key):
             with torch.inference_mode(False):
-                order = torch.ops.mkldnn._reorder_convolution_weight
-                held.put("packed", order(weight.detach(), *sizes, list(x.shape)), wanted)
-        return torch.ops.mkldnn._convolution_pointwise(x, held.get("packed"), bias, *sizes, "none", [], "")
+                reorder = torch.ops.mkldnn._reorder_convolution_weight
+                memory.put("packed", reorder(weight.detach(), *sizes, list(x.shape)), key)
+        return torch.ops.mkldnn._convolution_pointwise(x, memory.get("packed"), bias, *sizes, "none", [], "")

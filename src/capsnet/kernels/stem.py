@@ -1,11 +1,11 @@
-"""Two convolutions with a ReLU between them, without the transpositions between them.
+"""Two convolutions with a ReLU between them, without transpositions.
 
-The second convolution, done by transforms, wants its input as (position, batch, phase, channel). A first convolution
-written as one matrix product over gathered windows gives its output in whatever order the windows were gathered: so
-they are gathered in that order, and nothing is ever rearranged. It also makes the first convolution itself faster:
-with one input channel its direct form runs at a sixth of the machine's peak.
+The second convolution, done by transforms, needs its input as (position, batch, phase, channel). The first is one
+matrix product over gathered windows, and gives its output in the order in which the windows are gathered: so they are
+gathered in that order. This is also faster than the direct form, which with one input channel reaches a sixth of the
+machine's peak.
 
-The slow twin is ``plain``: two calls of ``torch.nn.functional.conv2d``.
+The reference is ``plain``: two calls of ``torch.nn.functional.conv2d``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def conv_relu_conv(
     *,
     memory: Memory | None = None,
 ) -> Tensor | None:
-    """conv2d(relu(conv2d(x, w1, b1)), w2, b2, stride), or None where doing it in one piece does not pay.
+    """conv2d(relu(conv2d(x, w1, b1)), w2, b2, stride), or None where fusing them is not faster.
 
-    The first convolution has stride 1, neither has padding. None also where x itself needs a gradient: the caller then
-    uses two convolutions, each of which may still take its own fast path.
+    The first convolution has stride 1, neither has padding. None also where x needs a gradient. After None the caller
+    uses two convolutions, each of which may take its own fast path.
 
     Shapes: x (B, C, H, W), w1 (C1, C, h1, k1), w2 (O, C1, h2, k2) -> (B, O, H', W'), laid out channels last.
     """
@@ -52,7 +52,7 @@ def conv_relu_conv(
     if not ordinary(x, w1, b1, w2, b2):
         return None
     backward = torch.is_grad_enabled() and any(t.requires_grad for t in (w1, b1, w2, b2))
-    plan = choose_stem(x, w1, w2, stride, backward=backward, kept=memory is not None and not backward)
+    plan = choose_stem(x, w1, w2, stride, backward=backward, cached=memory is not None and not backward)
     if plan is None:
         return None
     memory = memory or Memory()
@@ -128,7 +128,7 @@ def _input_spectrum(work: Spectral, x: Tensor, w1: Tensor, b1: Tensor, keep: boo
 
 
 class _Stem(torch.autograd.Function):
-    """As in fft_conv: only arguments are saved; everything between them is found in memory, or made again."""
+    """As in fft_conv: only arguments are saved; everything else is in memory, or recomputed."""
 
     @staticmethod
     def forward(
@@ -148,10 +148,10 @@ class _Stem(torch.autograd.Function):
         needed = ctx.needs_input_grad[1:5]
         if torch.is_grad_enabled():  # derivatives of derivatives
             stride = (plan.rows.stride, plan.columns.stride)
-            found = differentiable(
+            grads = differentiable(
                 lambda w1, b1, w2, b2: plain(x, w1, b1, w2, b2, stride), (w1, b1, w2, b2), needed, gradient
             )
-            return None, *found, None, None
+            return None, *grads, None, None
         need_first, need_weight = needed[0] or needed[1], needed[2]
         dw1 = db1 = dw2 = None
         with ctx.memory.exclusive() as memory:

@@ -1,7 +1,7 @@
-"""Dynamic routing of given votes, with a backward pass that keeps couplings instead of the history of every iteration.
+"""Dynamic routing of votes, with a backward pass that saves couplings instead of the history of every iteration.
 
 For layers whose votes do not come from one matrix per pair of capsules (shared weights, convolutional ones), and for
-few examples, where forming the votes is cheaper than going around them. The slow twin is routing/dynamic.py.
+few examples, where making the votes is faster than the fused form. The reference is routing/dynamic.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from capsnet.kernels import _procedure
-from capsnet.kernels._procedure import Kept, Options, Plain
+from capsnet.kernels._procedure import Options, Plain, Saved
 from capsnet.kernels.cost import choose_votes_routing
 
 _CHUNK = 8 << 20  # bytes of votes per chunk
@@ -37,9 +37,8 @@ def route_votes(
     return _RouteVotes.apply(votes, bias, act, Options(iterations, gradient, leaky, plain))
 
 
-class Held:
-    """Votes of some examples as (J*B, I, D): one small matrix for each parent of each example. See
-    ``_procedure.Votes``."""
+class StoredVotes:
+    """Votes as (J*B, I, D): one small matrix for each parent of each example. Implements ``_procedure.Votes``."""
 
     def __init__(self, votes: Tensor, with_gradient: bool = False) -> None:
         _, _, self.parents, _ = votes.shape
@@ -87,13 +86,13 @@ def _chunks(votes: Tensor) -> list[slice]:
 class _RouteVotes(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, votes: Tensor, bias: Tensor | None, act: Tensor | None, options: Options) -> Tensor:
-        poses, kept = [], []
+        poses, saved = [], []
         for run in _chunks(votes):
-            pose, keep = _procedure.forward(Held(votes[run]), bias, None if act is None else act[run], options)
+            pose, chunk = _procedure.forward(StoredVotes(votes[run]), bias, None if act is None else act[run], options)
             poses.append(pose.transpose(0, 1))
-            kept.append(keep)
+            saved.append(chunk)
         ctx.save_for_backward(votes, bias, act)
-        ctx.kept, ctx.options = kept, options
+        ctx.saved, ctx.options = saved, options
         return torch.cat(poses)
 
     @staticmethod
@@ -105,17 +104,14 @@ class _RouteVotes(torch.autograd.Function):
         d_votes = torch.empty_like(votes)
         d_act = None if act is None else torch.empty_like(act)
         d_bias = None if bias is None else torch.zeros_like(bias)
-        for run, kept in zip(_chunks(votes), _kept(ctx), strict=True):
-            held = Held(votes[run], with_gradient=True)
+        saved: list[Saved] = ctx.saved
+        for run, chunk in zip(_chunks(votes), saved, strict=True):
+            stored = StoredVotes(votes[run], with_gradient=True)
             d_pose = gradient[run].transpose(0, 1)
-            db, da = _procedure.backward(held, kept, None if act is None else act[run], d_pose, options)
-            d_votes[run] = held.gradient()
+            db, da = _procedure.backward(stored, chunk, None if act is None else act[run], d_pose, options)
+            d_votes[run] = stored.gradient()
             if d_bias is not None:
                 d_bias += db
             if d_act is not None and da is not None:
                 d_act[run] = da
         return d_votes, d_bias, d_act, None
-
-
-def _kept(ctx: Any) -> list[Kept]:
-    return ctx.kept

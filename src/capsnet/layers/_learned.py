@@ -18,8 +18,7 @@ def learned_tensors(
     """The learned tensors of a layer whose parents see ``children`` capsules each, None for any number of them.
 
     A layer for any number of children cannot own a tensor with one entry per child, such as self-attention's prior
-    (I, J): of what the routing declares it keeps the shapes that are the same for one child and for two. The others are
-    left out of every call, which makes them neutral.
+    (I, J): it has those tensors only whose shapes are the same for one child and for two. The others are neutral.
     """
     if children is None:
         one, two = (routing.param_shapes(I, parents, dim) for I in (1, 2))

@@ -1,8 +1,7 @@
 """Two kinds of pose, and how weights turn each into votes.
 
 A *vector* pose is mapped linearly, vote = W u. A *matrix* pose is a 4x4 matrix M, stored as its 16 numbers row by row,
-and multiplied from the right, vote = M W: composing the child's frame with its place in the parent takes 16 weights
-instead of 256.
+and multiplied from the right, vote = M W: 16 weights instead of 256.
 """
 
 from typing import Literal, TypeAlias
@@ -38,8 +37,8 @@ def empty_weight(
 def start_weight(weight: Tensor, pose: Pose) -> None:
     """Vectors: N(0, 0.1^2), as ``DenseCaps``. Matrices: the identity and N(0, 0.2^2).
 
-    Votes that start near the child's own pose agree where the children do. Random matrices turn each child another way:
-    the mean of many votes is then near zero, and after three layers it is smaller than the minimum variance.
+    Votes that start near the child's pose agree where the children do. With random matrices alone the mean of many
+    votes is near zero, and after three layers it is smaller than the minimum variance.
     """
     nn.init.normal_(weight, std=0.2 if pose == "matrix" else 0.1)
     if pose == "matrix":

@@ -1,4 +1,4 @@
-"""What capsule layers pass to each other, in ``nn.Sequential`` too."""
+"""What capsule layers pass to each other, also in ``nn.Sequential``."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -11,7 +11,7 @@ from capsnet.routing import Routed
 class Capsules(NamedTuple):
     """Poses (B, I, D), or (B, H, W, T, D) on a grid, and how present each capsule is: (B, I) or (B, H, W, T).
 
-    ``act`` is None where the length of a pose says it.
+    ``act`` is None if the presence is the length of the pose.
     """
 
     pose: Tensor
@@ -22,12 +22,12 @@ Children: TypeAlias = Tensor | Capsules | Routed  # what capsule layers take: po
 
 
 def squash_capsules(s: Tensor, squash: Squash) -> Capsules:
-    """Squash the last axis. The presence is None where the length says it: routings then need no other."""
+    """Squash the last axis. ``act`` is None if the presence is the length."""
     return Capsules(squash.function(s, -1)) if squash.presence_is_length else Capsules(*squash(s))
 
 
 def split_children(children: Children, act: Tensor | None) -> Capsules:
-    """Poses and presences of a layer's input; ``act``, where it is given, replaces the presences."""
+    """Poses and presences of a layer's input; ``act``, if not None, replaces the presences."""
     if isinstance(children, Tensor):
         return Capsules(children, act)
     return Capsules(children[0], children[1] if act is None else act)
@@ -45,7 +45,7 @@ class Lengths(nn.Module):
 
 
 class Poses(nn.Module):
-    """The poses alone: between capsule layers of which the second is not to weigh its children by their presence.
+    """The poses without presences, so that the next capsule layer does not weigh its children by them.
 
     Shapes: ``Routed`` or ``Capsules`` of I capsules -> (B, I, D).
     """

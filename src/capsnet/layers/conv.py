@@ -4,8 +4,7 @@ Hinton, Sabour, Frosst, *Matrix capsules with EM routing*, ICLR 2018. Capsules l
 activations (B, H, W, T) of T types; flattened, children are ordered (y, x, type). A pose is a vector or a 4x4 matrix
 of 16 numbers, row by row.
 
-The votes dominate the memory: B x H' x W' x K*K*T x T' x D' numbers, K*K / stride^2 times those of a 1x1 window. Making
-them needs nothing else of that size; a routing may need more.
+The votes dominate the memory: B x H' x W' x K*K*T x T' x D' numbers, K*K / stride^2 times those of a 1x1 window.
 """
 
 import torch
@@ -21,7 +20,7 @@ class ConvCaps(nn.Module):
     """Capsules of ``out_types`` types at each position of a K x K window that moves by ``stride``, without padding.
 
     Neighbouring windows overlap, and a child's couplings are normalised over *all* its parents, at every position that
-    sees it: without this competition across positions a convolutional layer hardly routes at all.
+    sees it.
 
     Args:
         in_types, out_types: types of children T and of parents T'.
@@ -76,8 +75,7 @@ class ConvCaps(nn.Module):
     def edges(self, height: int, width: int, device: torch.device | None = None) -> Edges:
         """Which children, numbered in the order (y, x, type), each position sees: index (P, K*K*T).
 
-        Computed at each call: it is far cheaper than the votes, and a copy made in inference mode could not be used in
-        training.
+        Computed at each call: this is much cheaper than the votes.
         """
         children = height * width * self.in_types
         numbers = torch.arange(children, device=device)
@@ -121,15 +119,14 @@ class ConvCaps(nn.Module):
 class ClassCaps(nn.Module):
     """One capsule per class, seen by every child of the grid, with weights shared over positions.
 
-    A shared matrix cannot know where its child lies, so the child's place is added to its votes (*coordinate
-    addition*): the centre of its cell, ((y + 1/2) / H, (x + 1/2) / W), goes to the first two entries of a vector vote
-    and, as the paper has it, to the first two of the right-hand column of a matrix vote, where a pose keeps its
-    translation.
+    The weights do not depend on the position, so it is added to the votes (*coordinate addition*): the centre of the
+    child's cell, ((y + 1/2) / H, (x + 1/2) / W), is added to the first two entries of a vector vote and, as in the
+    paper, to the first two of the right-hand column of a matrix vote, the translation of a pose.
 
     Args:
         in_types, classes: types of children T and number of parents J.
         in_dim, out_dim, pose, routing: as in ``ConvCaps``. A learned tensor of the routing whose shape depends on the
-            number of children is left out, which makes it neutral: the grid may have any size.
+            number of children is left out (neutral), so the grid may have any size.
 
     Shapes: as in ``ConvCaps`` -> pose (B, J, D'), act (B, J); the trace's grid is (H, W, T).
     """
@@ -148,7 +145,7 @@ class ClassCaps(nn.Module):
     ) -> None:
         super().__init__()
         if out_dim < 2:
-            raise ValueError(f"a place has two coordinates: votes need out_dim of at least 2, got {out_dim}")
+            raise ValueError(f"a position has two coordinates: votes need out_dim of at least 2, got {out_dim}")
         self.routing = get(routing)
         self.weight = empty_weight(
             in_types, classes, in_dim, out_dim, pose, device=device, dtype=dtype

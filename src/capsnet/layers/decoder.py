@@ -14,8 +14,7 @@ from capsnet.layers._pyramid import pyramid, strides
 class DenseDecoder(nn.Module):
     """Fully connected 512, 1024, pixels; ReLU, ReLU, sigmoid [Figure 2].
 
-    It sees all parents' poses with all but the chosen ones zeroed (``functional.mask_capsules``), so one decoder
-    serves every class.
+    Its input is all parents' poses with all but the chosen ones zeroed (``functional.mask_capsules``).
 
     Shapes: masked poses (B, J, D) -> pictures (B, C, H, W) in [0, 1].
     """
@@ -47,16 +46,16 @@ class DenseDecoder(nn.Module):
 
 
 class ConvDecoder(nn.Module):
-    """A small map drawn from the poses, then convolved and upsampled, doubling after doubling, to the picture.
+    """A small map from the poses, then convolutions and upsampling by two, up to the picture.
 
     The dense decoder has a weight for each pixel and hidden unit: 154 million at 224 x 224 x 3. Here the number of
     weights grows with the *logarithm* of the size. Upsampling repeats the nearest neighbour: a transposed convolution,
     whose strides overlap, leaves chequerboards (Odena, Dumoulin, Olah, Distill 2016). The last doubling is a sub-pixel
-    convolution (Shi et al. 2016, arXiv 1609.05158): the colours of 2 x 2 pixels come from one position of the map
-    before. Convolving a full-sized map to three colours took most of the decoder's time at 224 x 224.
+    convolution (Shi et al. 2016, arXiv 1609.05158), because convolving a full-sized map to three colours took most of
+    the time at 224 x 224.
 
-    ``maps`` channels lie on the smallest map; they are halved with each doubling of the size, down to an eighth.
-    ``hidden`` units between poses and map keep the weights from growing with classes times map.
+    ``maps`` is the number of channels of the smallest map; it is halved with each doubling of the size, down to an
+    eighth. ``hidden`` units between poses and map limit the number of weights.
 
     Shapes: masked poses (B, J, D) -> pictures (B, C, H, W) in [0, 1].
     """

@@ -1,4 +1,4 @@
-"""Fully connected capsules: every child votes for every parent with a matrix of its own [Eq. 2]."""
+"""Fully connected capsules: one matrix for each pair of child and parent [Eq. 2]."""
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,10 @@ class DenseCaps(nn.Module):
     Args:
         children, parents: their numbers I and J.
         child_dim, parent_dim: their dimensions.
-        routing: a name or a routing object; dynamic routing has no bias by default, like the paper's text.
+        routing: a name or a routing object.
 
     Shapes: u (B, I, child_dim), act and mask (B, I) -> pose (B, J, parent_dim), act (B, J). ``Capsules`` or ``Routed``
-    bring u and act in one.
+    hold both u and act.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class DenseCaps(nn.Module):
     def forward(
         self, u: Children, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
-        """Use the routing's fused form if it has one that pays; its form on votes is the definition."""
+        """Uses the routing's fused form if it has a faster one."""
         u, act = split_children(u, act)
         check_children(u, act, mask)
         params = dict(self.routing_params.items())
-        if mask is not None:  # padding may hold anything, NaN included
+        if mask is not None:  # padding may contain NaN
             u = u.masked_fill(~mask.bool().unsqueeze(-1), 0)
         if not trace and u.shape[1:] == (self.weight.shape[0], self.weight.shape[3]):
             routed = self.routing.fused(u, self.weight, child_weights(u, act, mask), params, self._memory)

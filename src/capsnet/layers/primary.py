@@ -12,11 +12,9 @@ class PrimaryCaps(nn.Module):
     """A convolution to ``types`` x ``dim`` channels, read as a grid of squashed ``dim``-dimensional capsules.
 
     Channels move last *before* they are grouped, so that the numbers of one capsule come from one position and
-    different channels: channel = type * dim + d. Grouping without the move mixes positions, the commonest bug in
-    re-implementations.
+    different channels: channel = type * dim + d. Grouping without the move mixes positions, a common bug.
 
-    The convolution takes the fast path of ``capsnet.kernels`` where that pays; its parameters are an ordinary
-    convolution's either way. ``memory`` is that path's scratch, not part of the state_dict.
+    The convolution uses ``capsnet.kernels`` where that is faster. ``memory`` is its scratch, not in the state_dict.
 
     Args:
         in_channels, types, dim, kernel_size, stride: of the convolution and the capsules.
@@ -26,8 +24,8 @@ class PrimaryCaps(nn.Module):
         flatten: False keeps the grid, as ``ConvCaps`` takes it.
 
     Shapes: (B, C, H, W) -> ``Capsules`` with pose (B, H' * W' * types, dim), children ordered (y, x, type), or
-    (B, H', W', types, dim) with ``flatten=False``. ``act`` has the same shape without ``dim`` where the squash
-    separates presence from pose (``unit``), and is None where the length says it.
+    (B, H', W', types, dim) with ``flatten=False``. ``act`` has the same shape without ``dim`` if the squash separates
+    presence from pose (``unit``), and is None if the presence is the length.
     """
 
     def __init__(

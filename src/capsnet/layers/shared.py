@@ -11,18 +11,17 @@ from capsnet.routing import Routed, Routing, get
 class SharedCaps(nn.Module):
     """Votes u_hat[j|i] = W[j] u[i], then a routing.
 
-    Because no weight belongs to a particular child, there may be any number of them, as with the words of a text, and
-    their order does not matter. ``mask`` marks the real ones where a batch is padded. An example without any child
-    gives parents of zero, whatever the routing.
+    There may be any number of children, such as the words of a text, and their order does not matter. ``mask`` is False
+    for padding. An example without children gives parents of zero.
 
     Args:
         parents: their number J.
         child_dim, parent_dim: dimensions of children and parents.
         routing: a name or a routing object. A learned tensor whose shape depends on the number of children (the prior
-            of self-attention) is left out, which makes it neutral.
+            of self-attention) is left out (neutral).
 
     Shapes: u (B, I, child_dim), act and mask (B, I), any I -> pose (B, J, parent_dim), act (B, J). ``Capsules`` or
-    ``Routed`` bring u and act in one.
+    ``Routed`` hold both u and act.
     """
 
     def __init__(
@@ -64,14 +63,14 @@ class SharedCaps(nn.Module):
         children = tuple(u.shape[:2])
         if tuple(mask.shape) != children:
             raise ValueError(f"mask must have shape (B, I) = {children}, got {tuple(mask.shape)}")
-        real = mask.bool()
-        some = real.any(dim=1, keepdim=True)  # (B, 1)
-        # An empty example is routed as if all its padding were real but zero: a routing that divides by the total of
+        mask = mask.bool()
+        empty = ~mask.any(dim=1, keepdim=True)  # (B, 1)
+        # An empty example is routed as if all its padding were zero children: a routing that divides by the total of
         # the children would give NaN, which stays in the gradient even where the result is replaced afterwards.
-        u = u.masked_fill(~real.unsqueeze(-1), 0)
-        act = None if act is None else act.masked_fill(~real, 0).masked_fill(~some, 1)
-        pose, presence, history = self._route(u, act, real | ~some, trace)
-        return Routed(pose.masked_fill(~some.unsqueeze(-1), 0), presence.masked_fill(~some, 0), history)
+        u = u.masked_fill(~mask.unsqueeze(-1), 0)
+        act = None if act is None else act.masked_fill(~mask, 0).masked_fill(empty, 1)
+        pose, presence, history = self._route(u, act, mask | empty, trace)
+        return Routed(pose.masked_fill(empty.unsqueeze(-1), 0), presence.masked_fill(empty, 0), history)
 
     def _route(self, u: Tensor, act: Tensor | None, mask: Tensor | None, trace: bool) -> Routed:
         return self.routing(self.votes(u), act, mask=mask, params=dict(self.routing_params.items()), trace=trace)

@@ -1,11 +1,10 @@
-"""A residual convolutional stem: from images of any size to a small map for capsules to stand on.
+"""A residual convolutional stem: from images of any size to a small map for capsules.
 
-Capsules vote once per position, so their cost grows with the map, and a 9x9 convolution of a large photo leaves a large
-map. Photographs are therefore first taken down to a few positions by residual blocks (He et al. 2016, arXiv
-1512.03385), as the capsule networks that work on photographs do (Tsai et al. 2020, arXiv 2002.04764).
+The cost of capsules grows with the map, so photographs are first reduced to a few positions by residual blocks (He et
+al. 2016, arXiv 1512.03385), as in other capsule networks for photographs (Tsai et al. 2020, arXiv 2002.04764).
 
-Few images are not enough to learn that light and background are not the object, so a stem sees each image twice: as it
-is, since colour may be what tells the classes apart, and standardised by its own mean and contrast, channel by channel.
+The stem gets each image twice: as it is, since colour may distinguish the classes, and standardised channel by channel
+by its mean and contrast, since few images are not enough to learn that light and background do not.
 """
 
 import functools
@@ -16,18 +15,18 @@ from torch import Tensor, nn
 
 from capsnet.layers._pyramid import pyramid, strides
 
-LARGEST = 10  # positions per side of the final map; a longer side is halved, so halved ones end at 6 to 10
+LARGEST = 10  # positions per side of the final map; longer sides are halved, to 6 to 10
 FAINT = 1e-3  # added to the variance of a channel, so that the noise of a blank image is not amplified
-ENTRY = 80  # pixels; a larger image is halved by the first convolution already, where a block costs the most
+ENTRY = 80  # pixels; the first convolution has stride 2 for larger images
 
 
 class Block(nn.Module):
     """Two 3x3 convolutions around a shortcut: relu(x + f(x)), each convolution followed by BatchNorm.
 
-    The second BatchNorm starts at zero, so a fresh block passes its input on and a deep stem trains like a shallow one.
-    The shortcut averages before its 1x1 convolution, which with a stride would throw three pixels of four away (He et
-    al. 2019, arXiv 1812.01187), and whose strided gradient oneDNN gets wrong for few channels, channels last: it writes
-    past its workspace (oneDNN issue 6035).
+    The second BatchNorm starts at zero, so a new block passes its input on and a deep stem trains like a shallow one.
+    The shortcut averages before its 1x1 convolution, which with a stride would ignore three pixels of four (He et al.
+    2019, arXiv 1812.01187), and whose strided gradient in oneDNN writes past its workspace for few channels, channels
+    last (oneDNN issue 6035).
 
     Shapes: (B, C, H, W) -> (B, outputs, H / stride, W / stride), rounded up.
     """
@@ -59,8 +58,7 @@ class Block(nn.Module):
 class ResidualStem(nn.Module):
     """A convolution of both views, then one residual block per halving until the longer side has at most 10 positions.
 
-    The last map has ``channels`` channels; each earlier one, four times its area, half as many, down to an eighth: so a
-    doubling of the image's size adds one cheap block instead of making all of them dearer.
+    The last map has ``channels`` channels; each earlier one half as many, down to an eighth.
 
     Shapes: (B, C, H, W) -> (B, channels, *grid), ``grid`` = (h, w).
     """
@@ -91,8 +89,7 @@ class ResidualStem(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         views = both_views(images)
-        # channels last takes less time on a CPU
-        return self.blocks(self.entry(views.contiguous(memory_format=torch.channels_last)))
+        return self.blocks(self.entry(views.contiguous(memory_format=torch.channels_last)))  # faster on a CPU
 
     def extra_repr(self) -> str:
         return f"grid={self.grid}"

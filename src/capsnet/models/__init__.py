@@ -39,7 +39,7 @@ register(
 register(
     "efficient-cnn",
     CNN,
-    "the convolutions of efficient-capsnet with a linear layer instead of capsules: its plain twin",
+    "the convolutions of efficient-capsnet with a linear layer instead of capsules",
     channels=(32, 64, 64, 128),
     kernel_sizes=(5, 3, 3, 3),
     strides=(1, 1, 1, 2),

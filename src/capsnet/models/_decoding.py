@@ -1,4 +1,4 @@
-"""What models of class capsules share: the decoder that sees the chosen capsules only, and the paper's loss."""
+"""The base of models with class capsules: a decoder of the chosen capsules, and the paper's loss."""
 
 from typing import Any
 

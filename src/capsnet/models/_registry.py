@@ -8,7 +8,7 @@ from capsnet.models.base import Model
 
 
 class Entry(NamedTuple):
-    """A registered name: the class, what it changes of the class's defaults, and one line for people."""
+    """A registered model: the class, changes of its defaults, and a description in one line."""
 
     build: type[Model]
     defaults: dict[str, Any]
@@ -16,11 +16,11 @@ class Entry(NamedTuple):
 
 
 _MODELS: dict[str, Entry] = {}
-ENSEMBLE = "ensemble"  # in a config, in the place of a registered name: it has members where others have options
+ENSEMBLE = "ensemble"  # the name in a config that has members instead of options
 
 
 def register(name: str, build: type[Model], summary: str, **defaults: Any) -> None:
-    """Make a model known: a class under a name, with other defaults if given."""
+    """Register a class under a name, with other defaults if given."""
     if name in (*_MODELS, ENSEMBLE):
         raise ValueError(f"a model named {name!r} is registered already")
     _MODELS[name] = Entry(build, defaults, summary)
@@ -33,7 +33,7 @@ def list_models() -> list[str]:
 
 def describe(name: str) -> str:
     """One line about a model."""
-    return "several trained networks that answer as one" if name == ENSEMBLE else _find(name).summary
+    return "several trained networks as one model" if name == ENSEMBLE else _find(name).summary
 
 
 def model_options(name: str) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def model_options(name: str) -> dict[str, Any]:
 def create_model(name: str, **options: Any) -> Model:
     """Build a registered model: ``create_model("capsnet", image_size=(28, 28), iterations=3)``.
 
-    The model remembers every option, given or not, in ``model.config``, so that its weights can be loaded again even
-    after a default has changed.
+    ``model.config`` holds every option, defaults included, so that the weights can be loaded after a default has
+    changed.
     """
     known = model_options(name)
     for option in options:

@@ -1,4 +1,4 @@
-"""What networks without capsules share: class scores and the cross-entropy."""
+"""The base of networks without capsules: class scores and the cross-entropy."""
 
 from torch import Tensor, nn
 
@@ -9,7 +9,7 @@ from capsnet.models.base import Loss, Model, Output
 class ScoringModel(Model):
     """A model whose ``head`` turns the features into class scores.
 
-    ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax).
+    ``multi_label``: independent classes (sigmoid) instead of exclusive ones (softmax).
     """
 
     head: nn.Sequential
@@ -30,10 +30,10 @@ class ScoringModel(Model):
     ) -> Loss:
         """Cross-entropy: over the classes, or class by class with ``multi_label``."""
         assert output.logits is not None
-        wanted = F.multi_hot(targets, self.num_classes).to(output.logits.dtype)
+        hot = F.multi_hot(targets, self.num_classes).to(output.logits.dtype)
         if self.multi_label:
-            entropy = nn.functional.binary_cross_entropy_with_logits(output.logits, wanted, reduction="none").sum(1)
+            entropy = nn.functional.binary_cross_entropy_with_logits(output.logits, hot, reduction="none").sum(1)
         else:
-            entropy = -(wanted * output.logits.log_softmax(dim=1)).sum(dim=1)
+            entropy = -(hot * output.logits.log_softmax(dim=1)).sum(dim=1)
         total = F.weighted_mean(entropy, weights)
         return Loss(total, {"cross_entropy": total})

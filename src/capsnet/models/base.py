@@ -1,4 +1,4 @@
-"""What every model answers, and how: one output, one loss, one way to decode."""
+"""The interface of all models: output, loss, decoder, description."""
 
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -8,23 +8,23 @@ from torch import Tensor, nn
 
 from capsnet.routing import Routing, Trace, get, option_names
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]  # what create_model refuses to take less of
+Count: TypeAlias = Annotated[int, Field(ge=1)]  # create_model checks these ranges
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Output(NamedTuple):
-    """A model's output. ``lengths`` (B, J) are the presences of the classes, whatever the model calls them inside."""
+    """A model's output. ``lengths`` (B, J) are the presences of the classes."""
 
     lengths: Tensor
     poses: Tensor | None = None  # (B, J, D)
-    reconstruction: Tensor | None = None  # (B, C, H, W), or (B, K, C, H, W) where K pictures were asked for
+    reconstruction: Tensor | None = None  # (B, C, H, W), or (B, K, C, H, W) for K pictures per example
     logits: Tensor | None = None  # (B, J)
     trace: Trace | None = None
 
 
 class Loss(NamedTuple):
-    """The number to minimise, and the named parts it is the sum of."""
+    """The number to minimise, and its named summands."""
 
     total: Tensor
     parts: dict[str, Tensor]
@@ -47,7 +47,7 @@ class ReceptiveField(NamedTuple):
 
 
 class Margins(NamedTuple):
-    """What the margin loss [Eq. 4] asks: lengths above ``present`` for present classes, below ``absent`` for others."""
+    """Of the margin loss [Eq. 4]: lengths above ``present`` for present classes, below ``absent`` for others."""
 
     present: float = 0.9
     absent: float = 0.1
@@ -57,14 +57,14 @@ class Model(nn.Module):
     """Base class of all models.
 
     ``config`` rebuilds the model (``create_model(**config)``). ``class_names``, ``preprocessing`` and ``card`` (where
-    the weights come from) are saved with the weights, so that a file can be used on its own.
+    the weights come from) are saved with the weights.
 
     A model describes itself; None means that there is no such thing:
 
     - ``pose_dim``: numbers per class capsule.
     - ``grid``: how the children of the class capsules lie in the image, (H, W, types).
-    - ``receptive_field``: the pixels that a child at (y, x) of the grid sees. Children that compete for what they see
-      also depend on their neighbours, through the couplings.
+    - ``receptive_field``: the pixels that a child at (y, x) of the grid sees. After convolutional capsules it also
+      depends on its neighbours, through the couplings.
     - ``margins``: those of its loss.
     - ``draws``: whether ``decode`` works.
     - ``routed_layers()``: its layers that route, by name; ``class_routing``: the routing of the class capsules.
@@ -103,11 +103,11 @@ class Model(nn.Module):
         *,
         step: int | None = None,
     ) -> Loss:
-        """The model's own objective for ``targets`` (B,) or (B, J) multi-hot.
+        """The model's objective for ``targets`` (B,) or (B, J) multi-hot.
 
-        ``images`` are what the reconstruction should look like, of its shape: the input, or K objects of it apart.
-        ``weights`` (B,) say how much each example counts; None counts all alike. ``step`` is the number of training
-        steps before this one, for objectives that change during training; None means that they no longer do.
+        ``images`` are the targets of the reconstruction: the input, or its K objects. ``weights`` (B,) are those of the
+        examples; None is 1. ``step`` is the number of training steps before this one, for objectives that change
+        during training; None: after the change.
         """
         raise NotImplementedError
 
@@ -116,8 +116,8 @@ class Model(nn.Module):
         raise ValueError(f"{self.config.get('name', type(self).__name__)} has no decoder")
 
     def forward_features(self, images: Tensor) -> Any:
-        """What the class layer gets: ``Capsules`` (or, in a network without capsules, feature maps) of the images."""
-        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no features of its own")
+        """The input of the class layer: ``Capsules``, or feature maps in a network without capsules."""
+        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no forward_features")
 
     @property
     def draws(self) -> bool:
@@ -130,7 +130,7 @@ class Model(nn.Module):
 
     @property
     def class_routing(self) -> Routing | None:
-        """The routing of the class capsules, or None where nothing is routed."""
+        """The routing of the class capsules, or None."""
         routings: list[Any] = [layer.routing for layer in self.routed_layers().values()]
         return routings[-1] if routings else None
 
@@ -139,11 +139,11 @@ class Model(nn.Module):
         return f"input={self.in_channels}x{height}x{width}, classes={self.num_classes}"
 
     def example_inputs(self, count: int) -> Tensor:
-        """A batch of random inputs of the right shape and kind, to try the model with."""
+        """A batch of random inputs."""
         return torch.rand(count, self.in_channels, *self.image_size)
 
     def num_parameters(self) -> int:
-        """How many trainable numbers the model has."""
+        """The number of trainable parameters."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def check_images(self, images: Tensor) -> None:
@@ -155,19 +155,19 @@ class Model(nn.Module):
             )
         if not images.is_floating_point():
             raise ValueError(f"expected floating-point images in [0, 1], got {images.dtype}: divide pixels by 255")
-        own = next(self.parameters()).dtype
-        if images.dtype != own and not torch.is_autocast_enabled(images.device.type):
-            raise ValueError(f"expected images of {own}, as the weights are, got {images.dtype}")
+        dtype = next(self.parameters()).dtype
+        if images.dtype != dtype and not torch.is_autocast_enabled(images.device.type):
+            raise ValueError(f"expected images of {dtype}, as the weights are, got {images.dtype}")
 
 
 def build_routing(
     name: str, iterations: int | None = None, squash: str | None = None, options: dict[str, Any] | None = None
 ) -> Routing:
-    """A model's routing. ``iterations`` and ``squash`` go to routings that have them. For a routing without iterations
-    a number of them is an error; without a squash, the squash applies to the layers only."""
-    chosen = dict(options or {})
+    """A model's routing. ``iterations`` is an error for a routing without iterations; ``squash`` is ignored by one
+    without a squash, and then applies to the layers only."""
+    settings = dict(options or {})
     if iterations is not None:
-        chosen["iterations"] = iterations
+        settings["iterations"] = iterations
     if squash is not None and "squash" in option_names(name):
-        chosen.setdefault("squash", squash)
-    return get(name, **chosen)
+        settings.setdefault("squash", squash)
+    return get(name, **settings)

@@ -9,11 +9,11 @@ from capsnet import kernels
 from capsnet.layers import Capsules, DenseCaps, DenseDecoder, PrimaryCaps
 from capsnet.layers.primary import has_hooks, only_convolves
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Positive, ReceptiveField, Share, build_routing
+from capsnet.models.base import Count, NonNegative, Positive, ReceptiveField, build_routing
 
 
 class CapsNet(DecodingModel):
-    """Convolution, primary capsules, one capsule per class, and a decoder that draws the class capsule.
+    """Convolution, primary capsules, one capsule per class, and a decoder.
 
     The defaults are the paper's: conv 9x9x256, 32 types of 8-D capsules from a 9x9 stride-2 convolution, classes as
     16-D capsules, decoder 512-1024-pixels; 8,215,568 parameters at 28 x 28, 6,804,224 of them before the decoder.
@@ -28,7 +28,7 @@ class CapsNet(DecodingModel):
         primary_scale: factor of the primary capsules' convolution, not of its bias; the authors' code has
             1 / primary_types there.
         squash: one of ``functional.get_squash`` for primary and class capsules; None leaves each its own default. With
-            ``unit`` the routing gets the presence of each primary capsule, since its length no longer says it.
+            ``unit`` the routing also gets the presence of each primary capsule.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class CapsNet(DecodingModel):
         iterations: Count | None = None,
         routing_options: dict[str, Any] | None = None,
         decoder: bool = True,
-        reconstruction_weight: Share = 0.0005,
+        reconstruction_weight: NonNegative = 0.0005,
         conv_channels: Count = 256,
         kernel_size: Count = 9,
         primary_types: Count = 32,
@@ -73,13 +73,13 @@ class CapsNet(DecodingModel):
         )
 
     def forward_features(self, images: Tensor) -> Capsules:
-        """The primary capsules. Both convolutions are computed in one piece where that is faster."""
+        """The primary capsules. The two convolutions are fused where that is faster."""
         self.check_images(images)
         maps = self._fused_stem(images)
         return self.primary(torch.relu(self.conv(images))) if maps is None else self.primary.group(maps)
 
     def _fused_stem(self, images: Tensor) -> Tensor | None:
-        """The maps of both convolutions with a ReLU between them, or None: call the modules one by one."""
+        """The maps of both convolutions with a ReLU between them, or None if they cannot be fused."""
         first, second = self.conv, self.primary.conv
         if has_hooks(self.primary) or not (only_convolves(first) and only_convolves(second)):
             return None

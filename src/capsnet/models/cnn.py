@@ -1,4 +1,4 @@
-"""Plain convolutional networks to compare with: the paper's baseline and relatives [Section 5, Section 6]."""
+"""Convolutional networks to compare with: the paper's baselines and others [Section 5, Section 6]."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -15,12 +15,10 @@ class CNN(ScoringModel):
 
     The defaults are the paper's MNIST baseline: 5x5 x 256, 256, 128 without pooling, FC 328 and 192: 35,445,522
     parameters. ``pool`` adds 2x2 max-pooling after each convolution, as in the paper's MultiMNIST baseline.
-    ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax). ``init`` is where
-    the weights start: as PyTorch has it, or He et al.'s for ReLU, without which five layers on end hand on so little of
-    their input that the large baseline stands still for its first hundred steps.
+    ``multi_label``: independent classes (sigmoid) instead of exclusive ones (softmax). ``init``: the initial weights,
+    PyTorch's, or He et al.'s for ReLU, without which the large baseline learns nothing in its first hundred steps.
 
-    ``strides``, ``batch_norm`` (after each ReLU) and ``padded=False`` make the stem that of an Efficient-CapsNet, so
-    that a network with capsules on it and one without differ in nothing else.
+    ``strides``, ``batch_norm`` (after each ReLU) and ``padded=False`` make the stem of an Efficient-CapsNet.
     """
 
     def __init__(

@@ -10,23 +10,21 @@ from capsnet.functional import get_squash
 from capsnet.layers import Capsules, DenseCaps, DenseDecoder
 from capsnet.layers.capsules import squash_capsules
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, ReceptiveField, Share, build_routing
+from capsnet.models.base import Count, NonNegative, ReceptiveField, build_routing
 
 KERNELS, STRIDES = (5, 3, 3, 3), (1, 1, 1, 2)
 MAP = 2  # least side of the final map: BatchNorm cannot train on the single number of a 1 x 1 map
 
 
 class EfficientCapsNet(DecodingModel):
-    """Four convolutions, capsules of *whole* feature maps, and routing by self-attention in one pass.
+    """Four convolutions, capsules of entire feature maps, and routing by self-attention in one pass.
 
-    Most weights of the 2017 network sit in its 9x9 convolutions and in one matrix per child and class. Here a depthwise
+    Most weights of the 2017 network are in its 9x9 convolutions and in one matrix per child and class. Here a depthwise
     convolution as large as the final map makes each channel one number, so that there are 16 children, not 1152.
 
     The defaults are the paper's: convolutions 5x5x32, 3x3x64, 3x3x64, 3x3x128 of stride 2 (each with a bias, ReLU, then
     BatchNorm, unpadded), depthwise 9x9 at 28 x 28, 16 capsules of 8 numbers, 10 of 16: 161,824 parameters before the
     decoder. Its reconstruction loss, 0.392 times the *mean* squared error, is 0.0005 times the sum at 784 pixels.
-
-    BatchNorm makes an example's training, and nothing else, depend on its batch.
 
     Args:
         image_size, in_channels, num_classes: any; images of at least 13 x 13 (with other strides: more).
@@ -49,7 +47,7 @@ class EfficientCapsNet(DecodingModel):
         iterations: Count | None = None,
         routing_options: dict[str, Any] | None = None,
         decoder: bool = True,
-        reconstruction_weight: Share = 0.0005,
+        reconstruction_weight: NonNegative = 0.0005,
         squash: str = "exp",
         channels: tuple[Count, Count, Count, Count] = (32, 64, 64, 128),
         strides: tuple[Count, Count, Count, Count] = STRIDES,
@@ -88,19 +86,19 @@ class EfficientCapsNet(DecodingModel):
 
     def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
-        whole = self.depthwise(self.features(images))  # (B, C, 1, 1)
-        return squash_capsules(whole.flatten(1).unflatten(1, (-1, self.primary_dim)), self.squash)  # (B, I, 8)
+        features = self.depthwise(self.features(images)).flatten(1)  # (B, C)
+        return squash_capsules(features.unflatten(1, (-1, self.primary_dim)), self.squash)  # (B, I, 8)
 
 
 class ChannelsLast(nn.Conv2d):
-    """A convolution that leaves its maps channels last, in which what comes after it is faster on a CPU."""
+    """A convolution whose output is channels last, so that the following layers are faster on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input).contiguous(memory_format=torch.channels_last)
 
 
 def map_size(height: int, width: int, strides: tuple[int, ...] = STRIDES) -> tuple[int, int]:
-    """Height and width of the last convolution's map, or one sentence about an image that is too small for it."""
+    """Height and width of the last convolution's map."""
     least = MAP
     for kernel, stride in zip(reversed(KERNELS), reversed(strides), strict=True):
         least = (least - 1) * stride + kernel

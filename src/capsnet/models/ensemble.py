@@ -12,18 +12,18 @@ from capsnet.models.base import Loss, Model, Output
 
 
 class Ensemble(Model):
-    """Networks of the same classes and the same input; each class is as present as its capsules are on average.
+    """Networks with the same classes and input; ``lengths`` is the mean of theirs.
 
     Networks that were trained from different seeds err on different examples, so their mean errs less often than each
     of them. The mean is still a length between 0 and 1, so the threshold of 0.5 keeps its meaning.
 
-    A pose means something to its own network alone, so poses are not averaged: ``poses`` and ``reconstruction`` are
-    those of the first member that draws (else the first that has poses, or None). It draws the capsule that
-    is longest *on average*, which need not be its own longest.
+    Poses of different networks are not comparable, so they are not averaged: ``poses`` and ``reconstruction`` are those
+    of the first member with a decoder (else the first with poses, or None). It decodes the capsule that is longest
+    *on average*.
 
     Args:
-        members: at least two models that agree in what they take, their classes and their preprocessing. The members
-            of an ensemble among them count one by one.
+        members: at least two models with the same input, classes and preprocessing. An ensemble among them is replaced
+            by its members.
     """
 
     def __init__(self, members: Sequence[Model]) -> None:
@@ -47,17 +47,17 @@ class Ensemble(Model):
             self.card["data"] = first.card["data"]
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
-        """The mean answer. There is no trace: each member routes by itself."""
+        """The mean of the members. There is no trace."""
         outputs: list[Output] = [member(images, labels) for member in self.members]
         lengths = torch.stack([output.lengths for output in outputs]).mean(dim=0)  # (B, J)
         drawing = [(m, o) for m, o in zip(self.members, outputs, strict=True) if o.reconstruction is not None]
         if not drawing:
             return Output(lengths, next((output.poses for output in outputs if output.poses is not None), None))
-        artist, output = drawing[0]
+        member, output = drawing[0]
         if labels is None:
-            assert isinstance(artist, Model)
+            assert isinstance(member, Model)
             assert output.poses is not None
-            return Output(lengths, output.poses, artist.decode(output.poses, lengths.argmax(dim=1)))
+            return Output(lengths, output.poses, member.decode(output.poses, lengths.argmax(dim=1)))
         return Output(lengths, output.poses, output.reconstruction)
 
     def loss(
@@ -85,7 +85,7 @@ class Ensemble(Model):
         return _networks(self)[0].example_inputs(count)
 
     def routed_layers(self) -> dict[str, nn.Module]:
-        """None: each member routes by itself."""
+        """None of the ensemble; the members have theirs."""
         return {}
 
 
@@ -107,7 +107,7 @@ def _networks(model: Model) -> list[Model]:
 
 
 def _check_alike(first: Model, other: Model, number: int) -> None:
-    """Refuse members whose answers cannot be averaged, naming the first thing in which they differ."""
+    """Refuse members whose outputs cannot be averaged."""
     for what, one, two in (
         ("kind of input", *("texts" if m.takes_texts else "pictures" for m in (first, other))),
         ("image size", first.image_size, other.image_size),

@@ -6,22 +6,20 @@ from torch import Tensor
 
 from capsnet.layers import Capsules, ConvDecoder, DenseCaps, PrimaryCaps, ResidualStem
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, Share, build_routing
+from capsnet.models.base import Count, NonNegative, build_routing
 
 PIXELS = 784  # of the images that the paper's reconstruction weight was chosen for
 
 
 class ImageCapsNet(DecodingModel):
-    """Capsules for people's own images, grey or colour, from 32 to 224 pixels.
+    """Capsules for photographs, grey or colour, from 32 to 224 pixels.
 
-    The 2017 network keeps nearly every position of its image: at 224 x 224 it would have 350,000 children and as many
-    matrices per class. Here a residual stem takes any image to a map of 6 to 10 positions a side first
-    (``layers.stem``), and a convolutional decoder draws it back, so that parameters hardly depend on the size.
+    At 224 x 224 the 2017 network would have 350,000 children and as many matrices per class. Here a residual stem
+    reduces any image to a map of 6 to 10 positions a side first (``layers.stem``), and the decoder is convolutional, so
+    that the number of parameters hardly depends on the size.
 
-    The squared error grows with the number of pixels and would swamp the margin loss: ``reconstruction_weight`` is
-    therefore per the paper's 784 numbers, and the summed error of an image of C x H x W is multiplied by
-    ``reconstruction_weight * 784 / (C * H * W)``. BatchNorm makes an example's training, and nothing else, depend on
-    its batch.
+    The squared error grows with the number of pixels, so the summed error of an image of C x H x W is multiplied by
+    ``reconstruction_weight * 784 / (C * H * W)``; 784 is the size of the paper's images.
 
     Args:
         image_size, in_channels, num_classes: any.
@@ -45,7 +43,7 @@ class ImageCapsNet(DecodingModel):
         iterations: Count | None = None,
         routing_options: dict[str, Any] | None = None,
         decoder: bool = True,
-        reconstruction_weight: Share = 0.0005,
+        reconstruction_weight: NonNegative = 0.0005,
         width: Count = 128,
         kernel_size: Count = 1,
         primary_types: Count = 8,

@@ -16,8 +16,8 @@ class MatrixCapsNet(Model):
     """Convolution, primary capsules with a 4x4 pose and an activation, two convolutional capsule layers, classes.
 
     Conv 5x5 stride 2, ReLU -> 1x1 convolutions to poses and activations -> 3x3 stride 2 -> 3x3 stride 1 -> one capsule
-    per class with weights shared over positions and the position added to the votes. All routing is competition
-    between *all* parents of a child, across positions. A class is as present as its capsule is active.
+    per class with weights shared over positions and the position added to the votes. All parents of a child compete,
+    across positions. The presence of a class is the activation of its capsule.
 
     The loss is the spread loss, whose margin grows from 0.2 to 0.9 during the first ``margin_steps`` training steps.
 
@@ -95,5 +95,5 @@ class MatrixCapsNet(Model):
 
 
 def _drop_steps(_model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Weights of earlier versions hold the number of training steps, which the loss is now given."""
+    """Drop the number of training steps, which weights of earlier versions contain."""
     state_dict.pop(f"{prefix}steps", None)

@@ -1,7 +1,7 @@
-"""The same trained network with another routing: weights shared, nothing of the original touched.
+"""The same trained network with another routing, sharing its weights.
 
-Several callers may use one model at the same time, each with another routing. So nothing is set on the shared model: a
-caller gets a shallow copy whose capsule layers are shallow copies with another ``routing``.
+Several callers may use one model at the same time, each with another routing. So the model is not changed: a caller
+gets a shallow copy whose capsule layers are shallow copies with another ``routing``.
 """
 
 import copy
@@ -14,7 +14,7 @@ from capsnet.routing import Routing, get, list_routings, option_names
 
 
 def replacements(model: Model) -> list[str]:
-    """Names of the routings that ``reroute`` can use: those without learned tensors, in a model that learned none."""
+    """Names of the routings that ``reroute`` can use: those without learned tensors; none if the model has such."""
     layers = model.routed_layers().values()
     learned = any(len(getattr(layer, "routing_params", ())) for layer in layers)
     return [] if learned or not layers else [name for name in list_routings() if not get(name).param_shapes(2, 2, 2)]
@@ -28,16 +28,16 @@ def reroute(model: Model, routing_name: str | None = None, iterations: int | Non
     if not layers:
         raise ValueError("this model has no routing that could be replaced")
     result = copy.copy(model)
-    result._modules = dict(model._modules)  # a dictionary of its own: the copy's was the original's
+    result._modules = dict(model._modules)  # copy.copy shares it
     for name, layer in layers.items():
-        twin: Any = copy.copy(layer)
-        twin.routing = _other_routing(model, twin.routing, routing_name, iterations)
-        _replace(result, name.split("."), twin)
+        layer_copy: Any = copy.copy(layer)
+        layer_copy.routing = _other_routing(model, layer_copy.routing, routing_name, iterations)
+        _replace(result, name.split("."), layer_copy)
     return result
 
 
 def _replace(module: nn.Module, path: list[str], layer: nn.Module) -> None:
-    """Put ``layer`` at ``path``, copying the modules on the way there."""
+    """Put ``layer`` at ``path``, copying the modules above it."""
     name, *rest = path
     if not rest:
         module._modules[name] = layer
@@ -49,17 +49,17 @@ def _replace(module: nn.Module, path: list[str], layer: nn.Module) -> None:
     _replace(inner, rest, layer)
 
 
-def _other_routing(model: Model, own: Routing, name: str | None, iterations: int | None) -> Routing:
-    name = name or own.name
-    if name != own.name and name not in (known := replacements(model)):
+def _other_routing(model: Model, routing: Routing, name: str | None, iterations: int | None) -> Routing:
+    name = name or routing.name
+    if name != routing.name and name not in (known := replacements(model)):
         hint = f"choose one of {', '.join(known)}" if known else "its own has learned tensors that no other knows"
-        raise ValueError(f"the routing {name[:40]!r} cannot take the place of {own.name} in this model: {hint}")
-    if name != own.name:
+        raise ValueError(f"the routing {name[:40]!r} cannot take the place of {routing.name} in this model: {hint}")
+    if name != routing.name:
         if iterations is not None and "iterations" not in option_names(name):
             raise ValueError(f"{name} routing has no iterations to choose")
         return build_routing(name, iterations, model.config.get("squash"))
     if iterations is None:
-        return own
-    if not own.iterates:
+        return routing
+    if not routing.iterates:
         raise ValueError(f"{name} routing has no iterations to choose")
-    return get(own, iterations=iterations)
+    return get(routing, iterations=iterations)

@@ -1,10 +1,10 @@
-"""Capsules for texts, and a plain network to compare with.
+"""Capsules for texts, and a convolutional network to compare with.
 
 Zhao et al., *Investigating capsule networks with dynamic routing for text classification*, EMNLP 2018
 (arXiv 1804.00538); Kim, *Convolutional neural networks for sentence classification*, EMNLP 2014 (arXiv 1408.5882).
 
-A text is a row of word numbers (B, L), integers, 0 being padding. Padding is no word: an answer does not depend on how
-much of it a batch needs. The number of words is free; ``image_size`` = (1, L) only records the data's longest text.
+A text is a row of word numbers (B, L), integers, 0 being padding, which does not change the answer. The number of words
+is free; ``image_size`` = (1, L) only records the data's longest text.
 """
 
 from typing import Annotated, Any
@@ -22,8 +22,7 @@ from capsnet.models.base import Count, Loss, Margins, Model, Output, build_routi
 class NGrams(nn.Module):
     """Embeddings and one convolution per n: features of the n words that begin at each word.
 
-    The text is followed by n - 1 zero vectors, so that each word begins an n-gram of every size and the last ones see
-    nothing beyond the text.
+    The text is followed by n - 1 zero vectors, so that each word begins an n-gram of every size.
 
     Shapes: words (B, L) -> features (B, L, S, C) for S sizes, not negative, arbitrary where the word is padding.
     """
@@ -41,10 +40,9 @@ class NGrams(nn.Module):
 
 
 class TextModel(Model):
-    """What models of texts have in common: they take word numbers (B, L) where others take pictures.
+    """Base class of models that take word numbers (B, L) instead of images.
 
-    ``vocabulary`` is the number of words, padding and unknown included; which number is which word travels with the
-    weights in ``preprocessing``.
+    ``vocabulary`` is the number of words, padding and unknown included; ``preprocessing`` holds the words.
     """
 
     takes_texts = True
@@ -90,9 +88,9 @@ class TextModel(Model):
 class TextCapsNet(TextModel):
     """N-grams as capsules, as many as the text has words, routed to one capsule per class by shared matrices.
 
-    Each word's n-grams of each size become ``primary_types`` capsules; a capsule's matrices depend on the class alone
-    (``layers.SharedCaps``), so that a phrase votes alike wherever it stands and texts may have any length. Each class
-    has its own length, so a network trained on texts with one topic can be asked for several.
+    Each word's n-grams of each size become ``primary_types`` capsules; the matrices depend on the class only
+    (``layers.SharedCaps``), so that texts may have any length. Each class has its own length, so a network trained on
+    texts with one topic can find several.
 
     Args:
         image_size, in_channels: (1, L) and 1: see ``TextModel``.
@@ -103,7 +101,7 @@ class TextCapsNet(TextModel):
         channels: of each convolution.
         routing: name of the routing between n-grams and classes.
         iterations: its number of iterations; None leaves the routing's own default.
-        routing_options: the routing's other hyper-parameters, e.g. ``{"leaky": True}`` to let idle words go nowhere.
+        routing_options: the routing's other hyper-parameters, e.g. ``{"leaky": True}``.
     """
 
     margins: Margins = Margins()
@@ -142,9 +140,9 @@ class TextCapsNet(TextModel):
         return Capsules(children, (images != 0).repeat_interleave(types, dim=1).to(children.dtype))
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
-        children, real = self.forward_features(images)
-        assert real is not None
-        poses, lengths, history = self.classes(children, mask=real.bool(), trace=trace)  # (B, J, D), (B, J)
+        children, presence = self.forward_features(images)
+        assert presence is not None
+        poses, lengths, history = self.classes(children, mask=presence.bool(), trace=trace)  # (B, J, D), (B, J)
         L = images.shape[1]
         grid = None if history is None else history._replace(grid=(1, L, children.shape[1] // L))
         return Output(lengths=lengths, poses=poses, trace=grid)
@@ -163,10 +161,7 @@ class TextCapsNet(TextModel):
 
 
 class TextCNN(TextModel, ScoringModel):
-    """The same n-grams, of each feature the strongest in the text, dropout, class scores.
-
-    ``multi_label`` scores each class by itself (sigmoid) instead of one against the others (softmax).
-    """
+    """The same n-grams, max-pooled over the text, dropout, class scores. ``multi_label`` as in ``ScoringModel``."""
 
     def __init__(
         self,
@@ -185,7 +180,7 @@ class TextCNN(TextModel, ScoringModel):
         self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(len(ngrams) * channels, num_classes))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """The strongest of each feature in the text, (B, S * C)."""
+        """The features, max-pooled over the text, (B, S * C)."""
         self.check_images(images)
-        features = self.ngrams(images).flatten(2)  # (B, L, S * C), none below 0, so that 0 never wins over a word
+        features = self.ngrams(images).flatten(2)  # (B, L, S * C), not negative, so padding may be 0
         return features.masked_fill((images == 0).unsqueeze(-1), 0).amax(dim=1)

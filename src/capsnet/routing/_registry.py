@@ -11,7 +11,7 @@ _ROUTINGS: dict[str, type[Routing]] = {}
 
 
 def register(routing: type[Routing]) -> type[Routing]:
-    """Make a routing known under its ``name``, and its ``forms`` under theirs."""
+    """Register a routing under its ``name``, and its ``forms`` under theirs."""
     if not routing.name:
         raise ValueError(f"{routing.__name__} needs a class attribute `name` to be registered")
     others = [name for name in list_forms() if _find(name)[0] is not routing]
@@ -28,7 +28,7 @@ def list_routings() -> list[str]:
 
 
 def list_forms() -> list[str]:
-    """All that ``get`` knows: each routing, followed by its named forms."""
+    """The names that ``get`` knows: each routing, followed by its named forms."""
     return [name for routing in list_routings() for name in (routing, *_ROUTINGS[routing].forms)]
 
 
@@ -48,7 +48,7 @@ def describe(name: str) -> str:
 def get(name: str | Routing, **options: object) -> Routing:
     """The routing or form called ``name`` with the given hyper-parameters: ``get("dynamic", iterations=3)(votes)``.
 
-    A routing object stands for itself, registered or not; options are changed in a copy of it.
+    A routing object is returned as it is, or as a copy with the options changed.
     """
     routing, preset = (type(name), {}) if isinstance(name, Routing) else _find(name)
     kinds = get_type_hints(routing, include_extras=True)

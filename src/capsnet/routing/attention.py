@@ -6,8 +6,8 @@
                          b_ij = b_ij + u_hat_j|i . v_j
 
 It is Procedure 1 with the softmax over the other axis: attention normalises over inputs, routing over outputs. Parents
-do not compete, so several may attend to the same child. (Re-implementations of dynamic routing often have this softmax
-by mistake; it is here for comparison.)
+do not compete, so several may attend to the same child. Re-implementations of dynamic routing often have this softmax
+by mistake.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def attend(logits: Tensor, weights: Tensor | None) -> Tensor:
     """Softmax over the children, each counted ``weights`` (..., I, 1) times; zero, not NaN, where none counts."""
     if weights is None:
         return logits.softmax(dim=-2)
-    # the largest logit of the children that count: beside a larger one of a masked child all others would underflow
+    # the peak is that of the children that count: with a larger one of a masked child all others could underflow
     peak = logits.detach().masked_fill(weights <= 0, -torch.inf).amax(dim=-2, keepdim=True)
     weighted = (logits - peak).clamp_max(0).exp() * weights  # the clamp avoids 0 * inf of masked children
     return weighted / weighted.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)

@@ -1,15 +1,14 @@
-"""The routing contract: votes in, parents out.
+"""The interface of routings: from votes to parents.
 
-A routing computes how much each child's vote counts for each parent. It is a plain, immutable object with
-hyper-parameters, no weights and no state, so an example's result cannot depend on its neighbours or on the previous
-call.
+A routing computes how much each child's vote counts for each parent. It is an immutable object with hyper-parameters,
+without weights or state, so an example's result does not depend on other examples or on previous calls.
 
     routing(votes, act=None, *, mask=None, edges=None, params=None, trace=False) -> Routed(pose, act, trace)
 
 *Shapes*, dense:
 
 - ``votes`` (B, I, J, D): what child i of example b predicts for parent j [Eq. 2];
-- ``act`` (B, I): how present each child is; None counts all children alike;
+- ``act`` (B, I): how present each child is; None is 1 for all;
 - ``mask`` (B, I): False where a child is padding;
 - result: ``pose`` (B, J, D), ``act`` (B, J).
 
@@ -18,7 +17,7 @@ call.
 are normalised over *all* its parents, across overlapping receptive fields.
 
 Learned tensors (a bias, EM's costs) belong to the layer. ``param_shapes(I, J, D)`` declares them, ``params`` passes
-them in, and left out they are neutral.
+them; a tensor that is left out has no effect.
 """
 
 import dataclasses
@@ -48,8 +47,8 @@ class Trace(NamedTuple):
 
     ``couplings`` and ``logits`` are (R, B, I, J), ``poses`` (R, B, J, D), ``activations`` (R, B, J) and ``votes``
     (B, I, J, D); in the convolutional form (R, B, P, K, J), (R, B, P, J, D), (R, B, P, J) and (B, P, K, J, D). A
-    routing returns all but the votes, which the base class adds. ``grid`` = (H, W, types) says how the children lie in
-    the image, where they do.
+    routing returns all but the votes, which the base class adds. ``grid`` = (H, W, types) is how the children lie in
+    the image, or None.
     """
 
     couplings: Tensor
@@ -61,7 +60,7 @@ class Trace(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """The parents: ``pose`` (B, J, D), ``act`` (B, J), and the trace if it was asked for."""
+    """The parents: ``pose`` (B, J, D), ``act`` (B, J), and the trace with ``trace=True``."""
 
     pose: Tensor
     act: Tensor
@@ -71,7 +70,7 @@ class Routed(NamedTuple):
 class Formula(NamedTuple):
     """How couplings and presences are computed, as plain text: ``_`` before subscripts, ``^`` before superscripts.
 
-    Both end with the last letter or digit: ``c_ij = exp(b_ij) / Σ_k exp(b_ik)``, ``|s_j|^2``.
+    Sub- and superscripts end with the last letter or digit: ``c_ij = exp(b_ij) / Σ_k exp(b_ik)``, ``|s_j|^2``.
     """
 
     coupling: str = ""
@@ -83,20 +82,20 @@ Normalised = Literal["parents", "children", "none"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Routing:
-    """Base class of all routings: checks the call, then leaves the work to ``route``.
+    """Base class of all routings: checks the arguments and calls ``route``.
 
-    Class attributes and properties describe a routing to pages, tables and tests:
+    Class attributes and properties describe a routing:
 
-    - ``name``: what ``routing.get`` finds it by.
+    - ``name``: that of ``routing.get``.
     - ``sentence``: one plain sentence about what a child or a parent does.
     - ``normalised``: over what couplings sum to one: ``"parents"`` (each child's), ``"children"`` (each parent's) or
       ``"none"`` (a learned prior is added, so they need not).
     - ``leaky``: couplings of a child sum to less than one, because an orphan parent takes the rest.
     - ``decides``: whether couplings depend on agreement.
-    - ``iterates``: whether there is a hyper-parameter ``iterations``; ``iteration_name`` is what one of them is called.
+    - ``iterates``: whether there is a hyper-parameter ``iterations``; ``iteration_name``: what an iteration is called.
     - ``presence_is_length``: whether a parent's presence is the length of its pose.
     - ``formula``: how couplings and presences are computed.
-    - ``forms``: other settings that have a name of their own, ``{"fixed-point": {"update": "set"}}``.
+    - ``forms``: other settings with their own names, ``{"fixed-point": {"update": "set"}}``.
     - ``dense_options``: hyper-parameters that suit a dense layer of squashed children.
     - ``wants_presence``: whether children should have a presence apart from their pose (squash ``unit``).
     """
@@ -140,7 +139,7 @@ class Routing:
         learned = dict(params or {})
         for name in learned:
             check_name(f"learned tensor of {self.name} routing", name, self.param_shapes(1, 1, 1))
-        if mask is not None:  # zeroed and not only weighted by zero: padding may hold anything, NaN included
+        if mask is not None:  # zeroed and not only weighted by zero, because padding may contain NaN
             absent = ~per_edge(mask.bool(), edges)
             votes = votes.masked_fill(absent[..., None, None], 0)
         routed = self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace)
@@ -149,32 +148,32 @@ class Routing:
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        """The algorithm itself. ``weights`` (B, I) is activation and mask as one factor per child, or None."""
+        """The algorithm. ``weights`` (B, I) is activation and mask as one factor per child, or None."""
         raise NotImplementedError
 
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: Memory
     ) -> Routed | None:
-        """The same from children u (B, I, K) and their matrices (I, J, D, K) without votes, or None: use ``route``."""
+        """``route`` from children u (B, I, K) and matrices (I, J, D, K) without votes, or None if it is not faster."""
         return None
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
-        """The learned tensors that a layer with I children, J parents and D-dimensional poses has to own."""
+        """The learned tensors of a layer with I children, J parents and D-dimensional poses."""
         return {}
 
     def param_init(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The start value of such a tensor: neutral, so that leaving it out and not training it are the same."""
+        """The start value of a learned tensor: one without effect."""
         return torch.zeros(shape)
 
     def options(self) -> dict[str, object]:
-        """The hyper-parameters, so that ``routing.get(r.name, **r.options())`` builds an equal one."""
+        """The hyper-parameters: ``routing.get(r.name, **r.options())`` equals ``r``."""
         return dataclasses.asdict(self)
 
 
 class SquashingRouting(Routing):
     """Base class of routings that squash each parent's sum. Subclasses have a hyper-parameter ``squash``."""
 
-    squash: str  # not a field: subclasses declare it, after those of their own
+    squash: str  # not a field: subclasses declare it, after their other hyper-parameters
 
     def __post_init__(self) -> None:
         get_squash(self.squash)
@@ -185,34 +184,34 @@ class SquashingRouting(Routing):
 
 
 def per_edge(values: Tensor, edges: Edges | None) -> Tensor:
-    """Values of children (B, I), for each edge that a child appears on where there are edges: (B, P, K)."""
+    """Values of children (B, I); with edges, for each edge (B, P, K)."""
     return values if edges is None else values[:, edges.index]
 
 
 def undecided(couplings: Tensor, logits: Tensor, normalised: Normalised) -> Tensor:
-    """Mean entropy of what is divided, relative to its largest value: 1 undecided, 0 decided.
+    """Mean entropy of the couplings of a child, relative to its largest value: 1 undecided, 0 decided.
 
-    Each child is divided among the parents or, with ``normalised="children"``, each parent's attention among the
-    children. Couplings to which a learned prior was added (``"none"``) are replaced by the softmax of their logits.
+    With ``normalised="children"``, it is the entropy of the couplings of a parent. Couplings to which a learned prior
+    was added (``"none"``) are replaced by the softmax of their logits.
 
     Shapes: ``couplings`` and ``logits`` (R, ..., I, J) -> (R, ...).
     """
     axis = -2 if normalised == "children" else -1
     if normalised == "none":
-        shares = logits.softmax(dim=axis)
+        probabilities = logits.softmax(dim=axis)
     else:
-        shares = couplings / couplings.sum(dim=axis, keepdim=True).clamp_min(1e-30)
-    entropy = torch.special.entr(shares).sum(dim=axis) / math.log(max(2, couplings.shape[axis]))
+        probabilities = couplings / couplings.sum(dim=axis, keepdim=True).clamp_min(1e-30)
+    entropy = torch.special.entr(probabilities).sum(dim=axis) / math.log(max(2, couplings.shape[axis]))
     return entropy.mean(dim=-1).clamp(0, 1)
 
 
 def by_parent(votes: Tensor) -> Tensor:
-    """The same votes, but each parent's lie together in memory: contractions over children copy nothing then."""
+    """The same votes with each parent's together in memory, so that contractions over children copy nothing."""
     return votes.transpose(-3, -2).contiguous().transpose(-3, -2)
 
 
 def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: Edges | None) -> None:
-    """Say in one sentence what is wrong with a call, before it fails somewhere deeper."""
+    """Refuse arguments of the wrong type or shape."""
     if not votes.is_floating_point():
         raise ValueError(f"votes must be floating point, got {votes.dtype}")
     if edges is None:
@@ -233,7 +232,7 @@ def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: E
 
 
 def check_children(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> None:
-    """Refuse activations and masks that are not (B, I), as the first two axes of votes, or of children, are."""
+    """Refuse activations and masks that are not (B, I), the first two axes of votes or children."""
     children = tuple(votes.shape[:2])
     for what, value in (("act", act), ("mask", mask)):
         if value is not None and tuple(value.shape) != children:
@@ -241,7 +240,7 @@ def check_children(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> No
 
 
 def child_weights(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> Tensor | None:
-    """Activation and mask as one factor per child (B, I), or None where every child counts fully."""
+    """Activation and mask as one factor per child (B, I), or None if all are 1."""
     if mask is None:
         return act
     return mask.to(votes.dtype) if act is None else act.masked_fill(~mask.bool(), 0)
@@ -254,7 +253,7 @@ def check_count(what: str, value: object) -> None:
 
 
 def weigh(coupling: Tensor, weights: Tensor | None, edges: Edges | None) -> Tensor:
-    """Couplings times the children's factors (B, I): what each vote really counts. Shapes: as ``coupling``."""
+    """Couplings times the children's factors (B, I): the weight of each vote. Shapes: as ``coupling``."""
     return coupling if weights is None else coupling * per_edge(weights, edges).unsqueeze(-1)
 
 
@@ -277,11 +276,8 @@ def stack_trace(history: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trace:
 def couple(logits: Tensor, edges: Edges | None = None, *, leaky: bool = False) -> Tensor:
     """Couplings from logits: each child's softmax over its parents [Eq. 3].
 
-    ``leaky`` adds an orphan parent with logit zero that takes what no real parent explains; its coupling is dropped, so
-    a child's couplings then sum to less than 1.
-
-    With ``edges`` a child appears at every position that sees it, and the softmax runs over all of these: a scatter
-    log-sum-exp.
+    ``leaky`` adds an orphan parent with logit zero, whose coupling is dropped, so that a child's couplings sum to less
+    than 1. With ``edges`` the softmax runs over the parents at all positions that see the child: a scatter log-sum-exp.
 
     Shapes: ``logits`` (B, I, J) -> (B, I, J); with ``edges``, (B, P, K, J) -> (B, P, K, J).
     """

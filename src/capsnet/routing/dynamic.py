@@ -6,9 +6,9 @@
               v_j  = squash(s_j)                                                              [Eq. 1]
               b_ij = b_ij + u_hat_j|i . v_j    agreement
 
-The logits grow with every iteration, so more iterations make harder decisions whatever the votes are. Seen as
-clustering, v_j is a centre and b_ij a similarity, and a similarity is *set*, not summed up: ``update="set"`` is that
-fixed-point form, b_ij = u_hat_j|i . v_j, whose iterations converge.
+The logits grow with every iteration, so more iterations make harder decisions whatever the votes are. With
+``update="set"`` they are replaced instead, b_ij = u_hat_j|i . v_j: a fixed-point form whose iterations converge. Seen
+as clustering, v_j is a centre and b_ij a similarity.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Dynamic(SquashingRouting):
         iterations: r of the paper, at least 1. With 1 all couplings are equal and nothing is routed.
         gradient: ``"all"`` differentiates through every iteration, as the authors' code does; ``"last"`` treats the
             last iteration's couplings as constants, as many re-implementations do: cheaper, slightly different.
-        leaky: an orphan parent with logit zero takes the children that fit nowhere (the authors' flag, off for MNIST).
+        leaky: add an orphan parent with logit zero, for children that fit no parent (the authors' flag, off for MNIST).
         bias: a learned (J, D) vector added to s_j in every iteration (the authors' code has it, the paper does not).
         update: ``"add"`` as in Procedure 1, or ``"set"``: the fixed-point form.
         squash: see ``functional.get_squash``.
@@ -77,7 +77,7 @@ class Dynamic(SquashingRouting):
 
     @property
     def has_fast_form(self) -> bool:
-        """The kernels implement Procedure 1 itself, not its variants."""
+        """Whether the kernels implement it: they implement Procedure 1, not its variants."""
         return type(self) is Dynamic and self.update == "add" and self.squash == "paper"
 
     def fused(
@@ -107,7 +107,7 @@ class Dynamic(SquashingRouting):
     def plain(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, bias: Tensor | None, trace: bool
     ) -> Routed:
-        """Procedure 1, every step an operation that autograd knows: the definition."""
+        """Procedure 1 in operations that autograd knows: the reference for the kernels."""
         squash = get_squash(self.squash)
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J), zero for every example
         pose = act = votes.new_zeros(())
@@ -121,7 +121,7 @@ class Dynamic(SquashingRouting):
             if trace:
                 history.append((coupling, logits, pose, act))
             if not last:
-                # out of place on purpose: autograd and the trace keep the earlier logits
+                # out of place, because autograd and the trace keep the earlier logits
                 agreement = agree(counted, pose)
                 agreement = agreement if self.gradient == "all" else agreement.detach()
                 logits = logits + agreement if self.update == "add" else agreement

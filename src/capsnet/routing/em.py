@@ -1,22 +1,22 @@
-"""Routing as a mixture of Gaussians, fitted by expectation-maximisation: a parent explains the votes of its children.
+"""Routing as a mixture of Gaussians, fitted by expectation-maximisation (EM).
 
 *Diagonal*, as in Hinton, Sabour, Frosst, *Matrix capsules with EM routing*, ICLR 2018, Procedure 1. Child i with
 activation a_i votes u_ij for parent j; R_ij is how much of the child parent j explains, at first equal for all parents.
 
     M:  r_ij = R_ij a_i,   mu_j = sum_i r_ij u_ij / sum_i r_ij,   sigma_j^2 likewise, per dimension h
-        cost_jh = (beta_u + log sigma_jh) sum_i r_ij            what it takes to describe the votes
-        a_j = sigmoid(lambda (beta_a - sum_h cost_jh))          a parent is active if describing them pays
+        cost_jh = (beta_u + log sigma_jh) sum_i r_ij            the cost of describing the votes
+        a_j = sigmoid(lambda (beta_a - sum_h cost_jh))          a parent is active if the cost is low
     E:  R_ij = a_j N(u_ij; mu_j, sigma_j) / the sum of that over all parents of child i
 
 beta_u (counted from ``start_cost``) and beta_a are learned; lambda = final (1 - 0.95^(iteration + 1)) is the inverse
-temperature. a_i must weigh the votes in the M-step: an input activation that cancels is the commonest bug of
-re-implementations, and a posterior that is not normalised across positions the second.
+temperature. Two common bugs of re-implementations are an input activation a_i that cancels instead of weighing the
+votes in the M-step, and a posterior that is not normalised across positions.
 
-*Full*, the plain mixture of textbooks: p(child i) = sum_j pi_j N(u_ij; mu_j, Sigma_j), a_j = pi_j. Its log-likelihood
-never decreases.
+*Full*, an ordinary mixture: p(child i) = sum_j pi_j N(u_ij; mu_j, Sigma_j), a_j = pi_j. Its log-likelihood never
+decreases.
 
-A minimum variance e keeps both finite. In the full form it is votes blurred by e: Sigma = S + e I maximises
-the expected log-likelihood of the blurred votes, log N(u; mu, Sigma) - e/2 tr(Sigma^-1), which is what never decreases.
+A minimum variance e keeps both finite. In the full form it blurs the votes by e: Sigma = S + e I maximises the expected
+log-likelihood of the blurred votes, log N(u; mu, Sigma) - e/2 tr(Sigma^-1), and this is what never decreases.
 """
 
 import math
@@ -45,14 +45,14 @@ from capsnet.routing.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class EM(Routing):
-    """Mixture of Gaussians by EM: matrix capsules' routing, or the plain mixture with full covariance.
+    """Mixture of Gaussians by EM: matrix capsules' routing, or an ordinary mixture with full covariance.
 
     Args:
         iterations: at least 1.
         covariance: ``"diagonal"`` with learned costs and an inverse temperature, or ``"full"`` without either.
         inverse_temperature: the final lambda of the diagonal form; the paper's is 0.01.
-        start_cost: where beta_u starts; minus the log of the votes' spread makes describing them cost nothing at first.
-            Otherwise a parent of many children with small votes is fully active for any input, and does not learn.
+        start_cost: the initial beta_u; with minus the log of the votes' spread the cost starts at zero. Otherwise a
+            parent of many children with small votes is fully active for any input, and does not learn.
         min_variance: added to every variance.
 
     Shapes: votes (B, I, J, D) -> pose (B, J, D) = the means, act (B, J). Convolutional: see ``routing.base``. Learned
@@ -108,7 +108,7 @@ class EM(Routing):
         dtype, votes = votes.dtype, at_least_single(votes)  # half precision is too coarse for variances
         even = weigh(votes.new_ones(votes.shape[:-1]), weights, edges).to(votes.dtype)
         centre = gather(even / even.sum(dim=-2, keepdim=True).clamp_min(tiny(votes)), votes).detach()  # (B, J, D)
-        votes = votes - centre.unsqueeze(-3)  # a mixture moves with its votes, and numbers near zero are more exact
+        votes = votes - centre.unsqueeze(-3)  # numbers near zero are more exact; ``centre`` is added again below
         squares = votes.square() if self.covariance == "diagonal" else None
         logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
         pose = act = votes.new_zeros(())
@@ -143,8 +143,7 @@ class EM(Routing):
     ) -> tuple[Tensor, Tensor]:
         """Activations (B, J) and the log of each parent's weighted density at each vote (B, I, J).
 
-        (u - mu)^2 is multiplied out: what is left of each iteration are matrix products with the votes and with their
-        squares, where differences would be passes over memory.
+        (u - mu)^2 is multiplied out, so that an iteration is matrix products with the votes and with their squares.
         """
         spread = (gather(mean_weights, squares) - mean.square()).clamp_min(0)
         variance = spread + self.min_variance  # (B, J, D)
@@ -152,13 +151,13 @@ class EM(Routing):
         D = votes.shape[-1]
         use_cost, act_cost = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
         cost = (D * (self.start_cost + use_cost) + log_sigma) * total
-        temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
-        pays = temperature * (act_cost - cost)
-        narrow = variance.reciprocal()
-        offset = (mean.square() * narrow).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
-        distance = agree(squares, narrow) - 2 * agree(votes, mean * narrow) + offset
-        density = F.logsigmoid(pays).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
-        return pays.sigmoid(), density
+        inverse_temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
+        act_logit = inverse_temperature * (act_cost - cost)
+        precision = variance.reciprocal()
+        offset = (mean.square() * precision).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
+        distance = agree(squares, precision) - 2 * agree(votes, mean * precision) + offset
+        density = F.logsigmoid(act_logit).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
+        return act_logit.sigmoid(), density
 
     def full(self, mean_weights: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
         """Mixing weights (B, J) and the log of pi_j N(u_ij; mu_j, Sigma_j) of the blurred votes (B, I, J)."""
@@ -166,7 +165,7 @@ class EM(Routing):
         spread = (columns * mean_weights.transpose(-2, -1).unsqueeze(-1)).transpose(-2, -1) @ columns  # (B, J, D, D)
         D = away.shape[-1]
         size = spread.diagonal(dim1=-2, dim2=-1).sum(dim=-1).detach()  # (B, J)
-        blur = self.min_variance + 100 * torch.finfo(away.dtype).eps * size  # so much that the factor exists
+        blur = self.min_variance + 100 * torch.finfo(away.dtype).eps * size  # enough for the factor to exist
         eye = torch.eye(D, dtype=away.dtype, device=away.device)
         factor = torch.linalg.cholesky_ex(spread + blur[..., None, None] * eye).L  # (B, J, D, D)
         white = torch.linalg.solve_triangular(factor, columns.transpose(-2, -1), upper=False)  # (B, J, D, I)
@@ -180,7 +179,7 @@ class EM(Routing):
 
 
 def uncast(votes: Tensor) -> AbstractContextManager[object]:
-    """A block without autocast where it is on: it would compute products of float32 in half precision."""
+    """A block without autocast, which would compute products of float32 in half precision."""
     kind = votes.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
@@ -190,5 +189,5 @@ def at_least_single(votes: Tensor) -> Tensor:
 
 
 def tiny(like: Tensor) -> float:
-    """Below this a parent has no children. Dividing by much less would overflow in the backward pass."""
+    """The least divisor of a parent's total: with much less the backward pass would overflow."""
     return torch.finfo(like.dtype).eps ** 2

@@ -1,13 +1,13 @@
-"""Routing as soft k-means: parents are the centres of their votes, children belong to them by degrees.
+"""Routing as soft k-means: parents are the centres of their votes, couplings the soft assignments.
 
 Each child should be near *one* of its parents: minimise sum_i min_j d(u_ij, v_j), where u_ij is its vote for parent j.
-The minimum has no useful gradient, so take the smooth one, -t log sum_j exp(-d_ij / t), which tends to it as the
-temperature t goes to 0:
+The minimum is replaced by the smooth one, -t log sum_j exp(-d_ij / t), which tends to it as the temperature t goes
+to 0:
 
     F(v) = -t sum_i log sum_j exp(-d(u_ij, v_j) / t)
     dF/dv_j = sum_i c_ij dd(u_ij, v_j)/dv_j,    c_ij = softmax over j of -d(u_ij, v_j) / t
 
-Setting the gradient to zero, with the couplings held, gives the centres:
+Setting the gradient to zero, with the couplings held constant, gives the centres:
 
 - Euclidean, d = |u - v|^2:           v_j = sum_i c_ij u_ij / sum_i c_ij, a weighted mean;
 - inner product, d = -u . v, |v| = 1: v_j = sum_i c_ij u_ij, normalised.
@@ -92,7 +92,7 @@ class KMeans(SquashingRouting):
         return Routed(pose, act, stack_trace(history) if trace else None)
 
     def centre(self, counted: Tensor, votes: Tensor) -> Tensor:
-        """The centre of each parent, given how much each vote counts; zero if none does."""
+        """The centre of each parent's votes, weighted by ``counted``; zero if all weights are zero."""
         total = gather(counted, votes)
         if self.distance == "inner":
             return total

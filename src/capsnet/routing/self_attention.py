@@ -33,7 +33,7 @@ from capsnet.routing.base import (
 class SelfAttention(SquashingRouting):
     """Efficient-CapsNet's routing: agreement of each child with all the others, in one pass, plus a learned prior.
 
-    With the prior, couplings need not sum to 1. Left out or untrained it is zero.
+    With the prior, couplings need not sum to 1. It starts at zero.
 
     Args:
         squash: see ``functional.get_squash``.

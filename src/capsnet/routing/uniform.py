@@ -1,4 +1,4 @@
-"""No routing: all couplings of a child are equal. The control of every comparison.
+"""No routing: all couplings of a child are equal. The control in comparisons.
 
     c_ij = 1 / J,  v_j = squash(sum_i c_ij u_hat_j|i)
 

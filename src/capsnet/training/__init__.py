@@ -1,6 +1,6 @@
 """Training: configurations, the loop, checkpoints, run folders, cross-validation.
 
-What other packages use is named here; so are the files of a run folder, as constants of ``capsnet.training.run``.
+``capsnet.training.run`` has the names of the files of a run folder.
 """
 
 from typing import TYPE_CHECKING

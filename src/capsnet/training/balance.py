@@ -1,4 +1,4 @@
-"""Weights for unequal classes, so that a class of 20 images among 400 is not ignored."""
+"""Weights for unequal classes, so that rare classes are not ignored."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ from capsnet.functional import multi_hot
 
 
 def class_weights(training: Dataset) -> Tensor:
-    """How much an example of each class counts: inversely to how many there are, 1 on average over the examples.
+    """The weight of an example of each class: inversely proportional to their number, 1 on average over the examples.
 
-    With N examples of J classes, n_j of class j: N / (J n_j), so that each class has the same part of the loss. A
-    class without any example weighs nothing.
+    With N examples of J classes, n_j of class j: N / (J n_j), so that each class has the same total weight in the loss.
+    It is 0 for a class without examples.
 
     Shapes: -> (J,)
     """

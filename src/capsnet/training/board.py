@@ -17,7 +17,7 @@ SHOWN = 16  # pictures per epoch
 
 
 class Board:
-    """Writes event files below the run's folder (``tensorboard --logdir runs``); without a writer it does nothing."""
+    """Writes event files into the run's folder (``tensorboard --logdir runs``); without a writer it does nothing."""
 
     def __init__(self, writer: Any = None) -> None:
         self.writer = writer
@@ -44,7 +44,7 @@ class Board:
 
 
 class _Traced(nn.Module):
-    """The graph tracer takes tensors only, so the parts of the output that are absent are left out."""
+    """The model's output as a tuple of tensors, for the graph tracer."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def add_graph(writer: Any, model: Model, images: Tensor) -> None:
 
 
 def open_board(folder: Path, state: State, training: Dataset) -> Board:
-    """The board of a run, with the computation graph; one without a writer if the run has none or another process's."""
+    """The board of a run, with the computation graph; without a writer if TensorBoard is off or this is not rank 0."""
     if not state.config.tensorboard or not distributed.is_main():
         return Board()
     from torch.utils.tensorboard.writer import SummaryWriter  # slow to import

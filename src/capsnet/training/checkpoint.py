@@ -33,7 +33,7 @@ class State:
     model: Model
     objective: nn.Module  # the model and its loss, data parallel over all processes
     optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler  # keeps small gradients above zero in fp16; idle otherwise
+    scaler: torch.amp.GradScaler  # keeps small gradients above zero in fp16; otherwise disabled
     average: AveragedModel | None
     epoch: int = 0  # epochs finished
     batch: int = 0  # batches of the current epoch done
@@ -87,10 +87,10 @@ def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> Stat
 
 
 def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor | int], None]:
-    """An exponential average that starts short: over the last tenth of the steps so far, until ``decay`` is longer.
+    """An exponential average over the last tenth of the steps so far, until ``decay`` averages over fewer.
 
-    With a constant 0.999 the random initial weights are still a third of the average after a thousand steps, and the
-    average of BatchNorm's statistics fits none of the networks it was taken from. Integers (counters) are copied.
+    With a constant 0.999 the random initial weights are still a third of the average after a thousand steps. Integers
+    (counters) are copied.
     """
 
     def update(averaged: Sequence[Tensor], current: Sequence[Tensor], count: Tensor | int) -> None:
@@ -111,8 +111,8 @@ _PLAIN = ("epoch", "batch", "step", "sums", "seen", "spent", "best_score", "best
 def save_checkpoint(state: State, path: str | Path) -> None:
     """Write the state atomically; the previous checkpoint survives any failure.
 
-    A state with weights that are not finite is not written: the last good one stays. All processes have the same state,
-    so the main one writes it and any number of processes can read it.
+    A state with weights that are not finite is not written. All processes have the same state, so the main one writes
+    it and any number of processes can read it.
     """
     check_finite(state, path)
     if not distributed.is_main():
@@ -133,18 +133,18 @@ def check_finite(state: State, checkpoint: str | Path) -> None:
         if not weight.isfinite().all():
             raise Diverged(
                 f"training diverged: {name} is no longer finite after step {state.step}; "
-                f"{kept_checkpoint(checkpoint)}. Try a lower --lr or --clip 1"
+                f"{last_checkpoint(checkpoint)}. Try a lower --lr or --clip 1"
             )
 
 
-def kept_checkpoint(checkpoint: str | Path) -> str:
+def last_checkpoint(checkpoint: str | Path) -> str:
     return f"the last good checkpoint is {checkpoint}" if Path(checkpoint).is_file() else "there is no checkpoint yet"
 
 
 def load_checkpoint(state: State, path: str | Path) -> None:
-    """Put a saved state into a fresh one of the same config. Loads tensors and plain values only, no code.
+    """Load a saved state into a new one of the same config. Loads tensors and plain values only, no code.
 
-    The main process reads the file and sends it to the others: on other machines there may be no such file.
+    The main process reads the file and sends it to the others, which may be on other machines.
     """
     saved, content = distributed.broadcast_from_main(Path(path).read_bytes), {}
     try:
@@ -165,6 +165,6 @@ def load_checkpoint(state: State, path: str | Path) -> None:
     before = content.get("examples") or 0  # older checkpoints do not say
     if before and state.examples and before != state.examples:
         raise ValueError(
-            f"the run of {path} was begun with {before:,} examples to learn from, now there are {state.examples:,}: "
-            "bring back the data as it was, or start a new run"
+            f"the run of {path} was begun with {before:,} training examples, now there are {state.examples:,}: "
+            "restore the data, or start a new run"
         )

@@ -1,4 +1,4 @@
-"""The configuration of a run: one typed, flat dataclass that the command line, Python and ``config.json`` share."""
+"""The configuration of a run: one flat dataclass for the command line, Python and ``config.json``."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
 class TrainConfig:
     """Everything that decides the outcome of a run. Two runs with equal configs on one machine give equal weights.
 
-    The annotations state each value's range; a value outside it raises ``ValueError``, however the config is made.
+    The annotations state each value's range; a value outside it raises ``ValueError``.
     """
 
     recipe: Name = "custom"
@@ -41,45 +41,45 @@ class TrainConfig:
     data: str = "mnist"
     """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
     train_on: Literal["train", "train+validation"] = "train"
-    """Which split to learn from. With train+validation nothing is left to choose an epoch by: for final runs."""
+    """Which split to train on; train+validation is for final runs, without a validation split to choose an epoch by."""
     limit: Count | None = None
-    """Learn from so many examples only (the first of the split; per epoch, where examples are made anew); None: all."""
+    """Train on the first so many examples only (per epoch, if each epoch has new ones); None: all."""
     eval_limit: Count | None = None
-    """Validate and test on this many examples only (the first ones): for trying things out. None takes all."""
+    """Validate and test on the first so many examples only; None: all."""
     augment: Augment = field(default_factory=Augment)
-    """How training images are moved and bent."""
+    """How training images are augmented."""
     class_weights: bool = False
-    """Let rare classes count more: each class weighs the same in the loss, however few images it has."""
+    """Give rare classes larger weights: each class has the same total weight in the loss."""
     epochs: Count = 10
     """Passes over the training data."""
     stop_at: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     """End after the first epoch whose validation accuracy reaches this, e.g. 0.992; None runs all epochs."""
     batch_size: Count = 128
-    """Images per step, over all processes together: more processes do not change what is learnt, only how fast."""
+    """Images per step, over all processes together."""
     accumulate: Count = 1
-    """Compute each step in so many parts, one after another, to fit the memory; the batch stays what it is."""
+    """Compute each step in so many parts, one after another, to save memory; the batch size stays the same."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Numbers to compute the network with while training; weights, losses and tests stay fp32."""
+    """Precision of the network's computation in training; weights, losses and tests stay fp32."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam as in the paper, or with decoupled weight decay."""
     lr: Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False)] = 1e-3
     """Learning rate: the first one of the paper's schedule, the highest one of one-cycle."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Pull of the weights towards zero."""
+    """Weight decay of the optimizer."""
     schedule: Literal["paper", "one-cycle", "constant"] = "paper"
-    """paper: x 0.96 every 2000 steps. one-cycle: up, then down to nothing."""
+    """paper: x 0.96 every 2000 steps. one-cycle: up, then down to nearly zero."""
     warm_up: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.25
-    """Share of a one-cycle schedule that goes up."""
+    """Fraction of a one-cycle schedule that goes up."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Largest gradient norm; None does not clip."""
     ema: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
-    """Decay of an average of the weights, e.g. 0.999 (shorter at first): that is what gets tested. None: no average."""
+    """Decay of an average of the weights, e.g. 0.999 (shorter at first), which is tested and saved; None: none."""
     keep: Literal["best", "last"] = "best"
     """Which epoch's weights to keep: the best on the validation split, or the last."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """Decides initial weights, order and augmentation."""
+    """Of initial weights, order and augmentation."""
     checkpoint_every: Count = 200
-    """Steps between checkpoints; one is written after each epoch as well, unless epochs are shorter than that."""
+    """Steps between checkpoints; one is also written after each epoch, unless epochs are shorter."""
     tensorboard: bool = True
     """Write curves, reconstructions and the computation graph for TensorBoard."""
 
@@ -90,7 +90,7 @@ class TrainConfig:
             except pydantic.ValidationError as error:
                 raise ValueError(describe_error(error, name)) from None
             object.__setattr__(self, name, value)
-        try:  # as it comes back from config.json, so that a configuration equals its own file
+        try:  # as read from config.json, so that a configuration equals its file
             object.__setattr__(self, "model_options", json.loads(json.dumps(self.model_options)))
         except TypeError as error:
             raise ValueError(f"model_options must be what JSON can hold: {error}") from None

@@ -1,7 +1,7 @@
 """Several processes that train one model together. With one process every function here returns at once.
 
-``torchrun`` starts the same program N times and gives each copy its rank in the environment. ``process_group`` joins
-them; inside it the loop asks ``is_main`` before it writes a file and ``sum_ranks`` before it uses a number.
+``torchrun`` starts the same program N times and sets the rank of each in the environment. ``process_group`` joins them;
+inside it the loop writes files if ``is_main()`` and adds numbers with ``sum_ranks``.
 """
 
 import atexit
@@ -38,7 +38,7 @@ LONGEST = 1e6  # seconds: larger timeouts overflow
 
 
 class Job(NamedTuple):
-    """One call of torchrun, however often it starts the processes: names to know it by (none: not under torchrun)."""
+    """One call of torchrun, restarts included: its names (none: not under torchrun)."""
 
     names: list[str]
     restarted: bool  # whether this may be a later attempt
@@ -58,20 +58,20 @@ def local_rank() -> int:
 
 
 def is_main() -> bool:
-    """Whether this process writes files and talks to the user: rank 0, also before and after there is a group."""
+    """Whether this process writes files and prints: rank 0, also without a process group."""
     return rank() == 0 if dist.is_initialized() else not rank_prefix() or os.environ.get("RANK", "0") == "0"
 
 
 def rank_prefix() -> str:
-    """What one process of many puts before its error messages, also if the group was never formed."""
+    """The prefix of error messages of one process of many, also if the group was never formed."""
     size = os.environ.get("WORLD_SIZE", "1")
     return f"rank {os.environ.get('RANK', '?')} of {size}: " if size not in ("", "0", "1") else ""
 
 
 def current_job() -> Job:
-    """What stays the same when torchrun starts these processes again; a collective call.
+    """The job of these processes, which stays the same when torchrun restarts them; a collective call.
 
-    An agent that joined later has counted no restarts, so a job without a name is known by the agents it has had.
+    A job without a name is known by its agents: one that joined later has counted no restarts.
     """
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     if name is None:
@@ -88,23 +88,23 @@ def process_group(device: str = "auto") -> Iterator[torch.device]:
     """Join the group that the environment describes; yields the device to compute on.
 
     The group lasts until the program ends, and a second ``process_group`` uses it again. If another process dies, this
-    one raises ``ConnectionError`` in one sentence: the other's own error is the one to read.
+    one raises ``ConnectionError``.
     """
     size = _read("WORLD_SIZE", Whole, 1)
-    own = own_device(device, size)
+    rank_device = own_device(device, size)
     if size > 1 and not dist.is_initialized():
-        _form_group(own, size)
+        _form_group(rank_device, size)
         atexit.register(dist.destroy_process_group)
     log, level = logging.getLogger("capsnet"), logging.getLogger("capsnet").level
     if not is_main():
         log.setLevel(logging.WARNING)
     try:
-        yield own
+        yield rank_device
     except BaseException as error:
         atexit.unregister(dist.destroy_process_group)  # it could wait for processes that wait for this one
         if isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or isinstance(error, dist.DistError)):
             why = " ".join(str(error).split())
-            raise ConnectionError(f"lost touch with the other processes, read their errors first ({why})") from error
+            raise ConnectionError(f"lost connection to the other processes: see their errors first ({why})") from error
         raise
     finally:
         log.setLevel(level)
@@ -142,8 +142,8 @@ def _form_group(device: torch.device, size: int) -> None:
     except (RuntimeError, ValueError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{port}"
         raise ValueError(
-            f"the {size} processes did not all meet at {place} within {seconds:g} s: is each of them running, is the "
-            f"port free, is WORLD_SIZE right? ({' '.join(str(error).split())[:200]})"
+            f"the {size} processes did not all connect to {place} within {seconds:g} s: is each of them running, is "
+            f"the port free, is WORLD_SIZE right? ({' '.join(str(error).split())[:200]})"
         ) from None
 
 
@@ -151,8 +151,8 @@ def _fresh_store(number: int, size: int, port: int, timeout: timedelta) -> Store
     """A prefix of the common store that no earlier attempt has written to.
 
     torchrun keeps its store over restarts, with the addresses of dead processes in it, and its count of restarts may
-    differ between machines (pytorch issue 135712). So the main process makes up a new prefix and sends it to each of
-    the others in answer to a request, whose name is new as well.
+    differ between machines (pytorch issue 135712). So the main process sends a new prefix to each of the others, in
+    answer to a request with a new name.
     """
     owned_by_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
@@ -170,7 +170,7 @@ def _fresh_store(number: int, size: int, port: int, timeout: timedelta) -> Store
             store.set(f"answers/{request}", prefix)
             answered.add(request)
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{store.add(f'{prefix}/received', 0) + 1} came")
+            raise RuntimeError(f"{store.add(f'{prefix}/received', 0) + 1} connected")
         time.sleep(0.02)
     return PrefixStore(prefix, store)
 
@@ -185,7 +185,7 @@ def _read(name: str, kind: Any, default: Any) -> Any:
 
 
 def broadcast_from_main(compute: Callable[[], T]) -> T:
-    """The main process's result, on every process. If it fails there, the others exit and leave the error to it."""
+    """The main process's result, on every process. If it fails, the others exit without an error message."""
     if world_size() == 1:
         return compute()
     message: list[tuple[bool, T | None]] = [(False, None)]
@@ -194,8 +194,8 @@ def broadcast_from_main(compute: Callable[[], T]) -> T:
             message = [(True, compute())]
     finally:
         dist.broadcast_object_list(message, src=0)
-    worked, value = message[0]
-    if not worked:
+    succeeded, value = message[0]
+    if not succeeded:
         sys.exit(2)
     return value  # type: ignore[return-value]
 
@@ -208,7 +208,7 @@ def sum_ranks(numbers: Tensor) -> Tensor:
 
 
 def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether the flag is set on any process: the same answer on all of them, at the same step."""
+    """Whether the flag is set on any process; a collective call."""
     return flag if world_size() == 1 else bool(sum_ranks(torch.tensor(float(flag), device=device)))
 
 
@@ -223,7 +223,7 @@ def gather(items: Sequence[T]) -> list[T]:
 
 @contextmanager
 def local_main_first() -> Iterator[None]:
-    """The first process of each machine runs the block before the others, which then find the files it has fetched."""
+    """The first process of each machine runs the block before the others, so that files are downloaded once."""
     if local_rank() > 0:
         dist.barrier()
     yield
@@ -232,13 +232,13 @@ def local_main_first() -> Iterator[None]:
 
 
 def own_slice(count: int) -> slice:
-    """This process's part of ``count`` things: contiguous, as even as possible, at the end smaller or empty."""
+    """This process's part of ``count`` items: contiguous, as even as possible, for the last ranks smaller or empty."""
     each, more = divmod(count, world_size())
     return slice(rank() * each + min(rank(), more), (rank() + 1) * each + min(rank() + 1, more))
 
 
 def data_parallel(module: nn.Module) -> nn.Module:
-    """The module with gradients averaged over all processes. It leaves buffers alone: see ``sync_buffers``."""
+    """The module with gradients averaged over all processes. For buffers see ``sync_buffers``."""
     if world_size() == 1:
         return module
     sync_buffers(module)
@@ -249,7 +249,7 @@ def data_parallel(module: nn.Module) -> nn.Module:
 
 
 def sync_buffers(model: nn.Module) -> None:
-    """Give all processes the main one's BatchNorm statistics; integer buffers (counters) are equal already."""
+    """Broadcast the main process's BatchNorm statistics; integer buffers (counters) are equal on all processes."""
     buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()] if world_size() > 1 else []
     if buffers:
         flat = torch.cat([buffer.flatten() for buffer in buffers])
@@ -265,5 +265,5 @@ def evaluate(model: Model, dataset: Dataset, *, batch_size: int = 250, progress:
     """
     part = own_slice(data.num_batches(dataset, batch_size))
     batches = islice(data.batches(dataset, batch_size, start=part.start), part.stop - part.start)
-    own = answers(model, batches, total=part.stop - part.start, progress=progress and is_main())
-    return measure(model, gather(own))
+    results = answers(model, batches, total=part.stop - part.start, progress=progress and is_main())
+    return measure(model, gather(results))

@@ -1,8 +1,8 @@
-"""Cross-validation, for data too few for one test split to say much.
+"""Cross-validation, for data too few for a useful test split.
 
-Each fold is an ordinary run in a folder of its own, so a stopped cross-validation can be resumed. Every image is tested
-exactly once, by a network that was not trained on it: so no image may be left out of the tests, the images must be the
-same in all folds, and initial weights must not have been trained on them.
+Each fold is an ordinary run in its own folder, so a stopped cross-validation can be resumed. Every image is tested once
+by a network that was not trained on it, so the images must be the same in all folds, and initial weights must not have
+been trained on them.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ def _begin(folder: Path, job: distributed.Job, spec: str) -> str:
         if before != files:
             raise ValueError(
                 f"the images or labels of {spec} are not those that the cross-validation in {folder} was begun with: "
-                "bring them back, or choose another --out"
+                "restore them, or choose another --out"
             )
         return files
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,13 +137,13 @@ def _check_start(config: TrainConfig) -> None:
     for spec in (s for card in cards for s in (card.get("data"), (card.get("trained_on") or {}).get("data")) if s):
         if _overlap(spec, config.data):
             raise ValueError(
-                f"{config.init} has learnt from {spec}, and so from images that the folds test: start without init, or "
-                "from other weights, so that the accuracy is that on unseen images"
+                f"{config.init} was trained on {spec}, and so on images that the folds test: start without init, or "
+                "from other weights"
             )
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether two specs are of the same data set and one path is (in) the other."""
+    """Whether two specs name the same data set and one path equals or contains the other."""
     if one.partition(":")[0] != other.partition(":")[0]:
         return False
     with contextlib.suppress(ValueError):  # an option of another version
@@ -162,13 +162,13 @@ def _results(folder: Path, part: TrainConfig) -> dict[str, Any] | None:
 
 
 def _summarise(folder: Path, config: TrainConfig, files: str, finished: list[dict[str, Any]]) -> CrossValidation:
-    shares = [Proportion(**(results.get("accuracy") or results["exact_match"])) for results in finished]
-    right, n = sum(round(share.value * share.n) for share in shares), sum(share.n for share in shares)
+    accuracies = [Proportion(**(results.get("accuracy") or results["exact_match"])) for results in finished]
+    right, n = sum(round(accuracy.value * accuracy.n) for accuracy in accuracies), sum(a.n for a in accuracies)
     pooled = Proportion(right / n, *wilson_interval(right, n), n)
-    result = CrossValidation(folder, [share.value for share in shares], pooled)
+    result = CrossValidation(folder, [accuracy.value for accuracy in accuracies], pooled)
     values = {"config": dataclasses.asdict(config), "accuracies": result.accuracies, "pooled": pooled._asdict()}
     write_atomically(folder / SUMMARY, json.dumps(values | {"files": files}, indent=2) + "\n")
     write_atomically(folder / CONFIG, config.to_json())
-    write_atomically(folder / README, folds_page(config, folder, str(result), shares))
+    write_atomically(folder / README, folds_page(config, folder, str(result), accuracies))
     (folder / JOB).unlink(missing_ok=True)
     return result

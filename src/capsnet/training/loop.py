@@ -28,7 +28,7 @@ from capsnet.training.checkpoint import (
     Diverged,
     State,
     check_finite,
-    kept_checkpoint,
+    last_checkpoint,
     load_checkpoint,
     new_state,
     save_checkpoint,
@@ -50,7 +50,7 @@ class Interrupted(Exception):
     """The user stopped the run; a checkpoint is written, ``folder`` can be resumed."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"stopped; go on with --resume {folder}")
+        super().__init__(f"stopped; continue with --resume {folder}")
         self.folder = folder
 
 
@@ -80,7 +80,7 @@ def train(
 ) -> Result:
     """Train a model, test it once, and write a run folder.
 
-    Under ``torchrun`` all processes train this one model together, and the first of them writes.
+    Under ``torchrun`` all processes train one model together, and rank 0 writes.
 
     Args:
         config: the configuration; ``capsnet.recipes`` has complete ones.
@@ -97,11 +97,11 @@ def train(
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
     config = check_config(dataclasses.asdict(recorded(config)))
-    with distributed.process_group(device) as own_device:
+    with distributed.process_group(device) as rank_device:
         log_processes(config)
         with distributed.local_main_first():
             splits = load_splits(config)
-        model = build(config, splits[0]).to(own_device)
+        model = build(config, splits[0]).to(rank_device)
         run = open_on_all_ranks(config, out, resume)
         with run.lock(), logging_redirect_tqdm():
             return train_in(run, new_state(config, model, compile), *splits, compile, figures)
@@ -153,7 +153,7 @@ def fit(
     stopped: Callable[[], bool],
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Run all epochs that are left. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
+    """Run the remaining epochs. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
     config, state.examples = state.config, len(training)
     per_epoch = data.num_batches(training, config.batch_size)
     done, hidden = state.epoch * len(training) + state.seen, None if distributed.is_main() and not on_epoch else True
@@ -233,7 +233,7 @@ def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) 
     run.record(line)
     board.epoch(line, state, validation)
     state.sums, state.seen, state.spent, state.batch = {}, 0, 0.0, 0
-    # an epoch may be a single step, so that a checkpoint after each would be too many
+    # an epoch may be a single step, too short for a checkpoint after each
     if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
         save_checkpoint(state, run.checkpoint)
     accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
@@ -249,7 +249,7 @@ def diverged(losses: dict[str, float], norm: float, rate: float, state: State, r
     parts = ", ".join(f"{name} {value:g}" for name, value in losses.items())
     return (
         f"training diverged at step {state.step + 1} (epoch {state.epoch + 1}, batch {state.batch + 1}): {parts}, "
-        f"gradient norm {norm:g}, learning rate {rate:g}; {kept_checkpoint(run.checkpoint)}. "
+        f"gradient norm {norm:g}, learning rate {rate:g}; {last_checkpoint(run.checkpoint)}. "
         "Try a lower --lr or --clip 1"
     )
 
@@ -258,7 +258,7 @@ def diverged(losses: dict[str, float], norm: float, rate: float, state: State, r
 def stop_politely() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C or SIGTERM into a flag, so that the step is finished and saved.
 
-    A second Ctrl-C ends the process; a second SIGTERM does not: schedulers and torchrun send one each.
+    A second Ctrl-C ends the process; a second SIGTERM does not, because a scheduler and torchrun may send one each.
     """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():

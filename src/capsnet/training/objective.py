@@ -1,4 +1,4 @@
-"""The gradient of one step: that of the whole batch's mean loss, in however many pieces it is computed.
+"""The gradient of one step: that of the batch's mean loss, computed in one or more pieces.
 
 A batch may be divided among N processes, and each part into K micro-batches that fit the memory. Every model's loss is
 a mean over examples, so a piece of n of the B examples counts n / B, and the sum over the pieces is the gradient that
@@ -26,9 +26,9 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Objective(nn.Module):
-    """A model and its loss as one module: DDP uses ``forward`` only, and torch.compile should see both.
+    """A model and its loss as one module: DDP uses ``forward`` only, and torch.compile compiles both.
 
-    The network runs in lower precision; its outputs are float32 again before the loss is summed over pixels.
+    The network may run in lower precision; its outputs are converted to float32 before the loss.
     """
 
     def __init__(self, model: Model, precision: str) -> None:
@@ -37,7 +37,7 @@ class Objective(nn.Module):
         self.dtype = DTYPES[precision]
 
     def forward(
-        self, images: Tensor, labels: Tensor, targets: Tensor, wanted: Tensor, weights: Tensor | None, step: int
+        self, images: Tensor, labels: Tensor, targets: Tensor, pictures: Tensor, weights: Tensor | None, step: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         if self.dtype == torch.float32:
             output: Output = self.model(images, labels=labels)
@@ -45,11 +45,11 @@ class Objective(nn.Module):
             with torch.autocast(images.device.type, self.dtype):
                 output = self.model(images, labels=labels)
             output = Output(*(part if part is None else part.float() for part in output[:4]))  # type: ignore[arg-type]
-        return self.model.loss(output, targets, wanted, weights, step=step)
+        return self.model.loss(output, targets, pictures, weights, step=step)
 
 
 class MicroBatch(NamedTuple):
-    """A part of a batch, and the number of its examples over that of the whole batch."""
+    """A part of a batch, and its number of examples over that of the batch."""
 
     batch: Batch
     weight: float
@@ -58,17 +58,17 @@ class MicroBatch(NamedTuple):
 def own_micro_batches(config: TrainConfig, training: Dataset, index: NDArray[np.int64], epoch: int) -> list[MicroBatch]:
     """This process's part of a batch, in ``accumulate`` nearly equal parts.
 
-    A process without any example computes the first with a weight of zero, because it has to take part when the
+    A process without any example computes the first with a weight of zero, because all processes take part when the
     gradients are averaged.
     """
-    own = index[distributed.own_slice(len(index))]
-    shown = own if len(own) else index[:1]
+    mine = index[distributed.own_slice(len(index))]
+    examples = mine if len(mine) else index[:1]
     return [
         MicroBatch(
             training.batch(part, augment=config.augment, seed=config.seed, epoch=epoch),
-            len(part) / len(index) if len(own) else 0.0,
+            len(part) / len(index) if len(mine) else 0.0,
         )
-        for part in np.array_split(shown, min(config.accumulate, len(shown)))
+        for part in np.array_split(examples, min(config.accumulate, len(examples)))
     ]
 
 
@@ -81,7 +81,7 @@ def backward(
     class_weights: Tensor | None,
     step: int,
 ) -> dict[str, float]:
-    """Leave the gradient of the whole batch's mean loss in the model's weights; returns the mean losses."""
+    """Set the gradients to those of the batch's mean loss; returns the mean losses."""
     device = next(model.parameters()).device
     names: list[str] = []
     means = torch.zeros((), device=device)
@@ -101,23 +101,23 @@ def backward(
 def loss_inputs(
     batch: Batch, model: Model, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """What ``Objective`` takes, on the model's device: images, labels to decode, targets, reconstruction targets and
-    example weights.
+    """The arguments of ``Objective``, on the model's device: images, labels to decode, targets, reconstruction targets
+    and example weights.
 
-    For a picture made of several objects, each object's capsule is decoded by itself and compared with that object.
+    For a picture made of several objects, each object's capsule is decoded separately and compared with that object.
     """
     device = next(model.parameters()).device
     images, targets = batch.images.to(device), batch.targets.to(device)
-    labels, wanted = targets, images
+    labels, pictures = targets, images
     if batch.sources is not None:
         labels = torch.nn.functional.one_hot(batch.sources.classes, model.num_classes).to(device)  # (B, K, J)
-        wanted = batch.sources.images.to(device)  # (B, K, C, H, W)
+        pictures = batch.sources.images.to(device)  # (B, K, C, H, W)
     factors = None if weights is None else example_weights(weights.to(device), targets)
-    return images, labels, targets, wanted, factors
+    return images, labels, targets, pictures, factors
 
 
 def without_sync(objective: nn.Module, apply: bool):
-    """Do not exchange gradients between processes: only the last micro-batch does, for all of them."""
+    """If ``apply``, do not average gradients over processes: the last micro-batch does it for all of them."""
     return objective.no_sync() if apply and isinstance(objective, DistributedDataParallel) else nullcontext()
 
 

@@ -11,16 +11,16 @@ FLOOR = 1e-3  # the lowest learning rate of one-cycle, as a fraction of the peak
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam with PyTorch's (and TensorFlow's) default betas; the fused form does one pass over the weights."""
+    """Adam with the default betas, fused."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
     return kind(model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
 
 def learning_rate(config: TrainConfig, step: int, total: int) -> float:
-    """The learning rate of step ``step`` (from 0) of ``total``: a pure function, so resuming cannot shift it.
+    """The learning rate of step ``step`` (from 0) of ``total``.
 
     - paper: lr * 0.96^(step / 2000), continuously, as in the authors' code;
-    - one-cycle: half a cosine up over the share ``warm_up``, half a cosine down over the rest (Smith and Topin 2017).
+    - one-cycle: half a cosine up over the fraction ``warm_up``, then half a cosine down (Smith and Topin 2017).
     """
     if config.schedule == "constant":
         return config.lr

@@ -18,7 +18,7 @@ log = logging.getLogger("capsnet")
 
 
 def recorded(config: TrainConfig) -> TrainConfig:
-    """The configuration with absolute paths of data and initial weights, as it is saved: it holds in any folder."""
+    """The configuration with absolute paths of data and initial weights, as it is saved."""
     init = config.init
     if init is not None and init not in list_weights() and Path(init).exists():
         init = str(Path(init).resolve())
@@ -28,7 +28,7 @@ def recorded(config: TrainConfig) -> TrainConfig:
 def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
     """Training, validation (None with ``train+validation``) and test split, with the configuration's limits.
 
-    All are opened before training, so that a broken file is found now and not after the last epoch.
+    All are opened before training, so that a damaged file is found before the first epoch.
     """
     training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
     if training.image_size != test.image_size or training.channels != test.channels:
@@ -42,12 +42,12 @@ def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
 
 
 def first(dataset: Dataset, limit: int | None) -> Dataset:
-    """The first examples of a data set, all of them without a limit."""
+    """The first ``limit`` examples of a data set; None: all."""
     return dataset if limit is None or limit >= len(dataset) else dataset.subset(range(limit), name=dataset.name)
 
 
 def build(config: TrainConfig, dataset: Dataset) -> Model:
-    """The model of a config, sized for a data set; its initial weights depend on the seed and on nothing else."""
+    """The model of a config, sized for a data set; its initial weights depend on the seed only."""
     options = model_options(config.model)
     check_kind(config.model, "vocabulary" in options, dataset)
     sizes: dict[str, Any] = {
@@ -66,5 +66,5 @@ def build(config: TrainConfig, dataset: Dataset) -> Model:
     model.preprocessing = {} if dataset.preprocess is None else dataset.preprocess.model_dump()
     if config.init is not None:
         new = transfer(model, config.init)
-        log.info("starting from %s%s", config.init, f"; initialised afresh: {', '.join(new)}" if new else "")
+        log.info("starting from %s%s", config.init, f"; newly initialised: {', '.join(new)}" if new else "")
     return model

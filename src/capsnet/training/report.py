@@ -22,8 +22,8 @@ SHOWN = 24  # pictures in the figure of reconstructions
 
 
 def report(state: State, run: Run, test: Dataset, pictures: bool = True) -> Evaluation:
-    """Write everything a run leaves besides its curves. The weights come first, so that a failing figure cannot lose
-    them; the results come last: they mark the run as finished."""
+    """Test the model and write the files of a finished run. The weights come first, so that a failing figure does not
+    lose them; the results come last, because they mark the run as finished."""
     config, model = state.config, state.tested
     result = evaluate(model, test, progress=True)
     if not is_main():
@@ -39,7 +39,7 @@ def report(state: State, run: Run, test: Dataset, pictures: bool = True) -> Eval
 
 
 def draw(model: Model, test: Dataset, result: Evaluation, run: Run) -> list[Path]:
-    """The figures of a run, as far as the model has something to draw."""
+    """The figures of a run."""
     folder = run.folder / FIGURES
     folder.mkdir(exist_ok=True)
     drawn = [figures.learning_curves(folder / "curves.png", run.records("epoch"))]
@@ -70,7 +70,7 @@ def draw(model: Model, test: Dataset, result: Evaluation, run: Run) -> list[Path
 
 
 def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], run: Run) -> str:
-    """The README of a run: what was run, what came out, how to use it."""
+    """The README of a run: configuration, results, usage."""
     config, model, folder = state.config, state.tested, shlex.quote(str(run.folder))
     limited = config.limit is not None and config.limit <= state.examples  # a limit beyond the split takes all of it
     examples = f"the first {state.examples:,} examples of the" if limited else "all examples of the"
@@ -104,13 +104,13 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     )
 
 
-def folds_page(config: TrainConfig, folder: Path, result: str, shares: Sequence[Proportion]) -> str:
+def folds_page(config: TrainConfig, folder: Path, result: str, accuracies: Sequence[Proportion]) -> str:
     """The README of a cross-validation."""
     start = f" The networks started from {config.init}." if config.init else ""
-    again = ("capsnet", "train", str(folder / CONFIG), "--folds", str(len(shares)), "--out", "ANOTHER_FOLDER")
-    rows = [(f"[{k}](fold-{k}/{README})", f"{share.value:.2%}", share.n) for k, share in enumerate(shares)]
+    again = ("capsnet", "train", str(folder / CONFIG), "--folds", str(len(accuracies)), "--out", "ANOTHER_FOLDER")
+    rows = [(f"[{k}](fold-{k}/{README})", f"{accuracy.value:.2%}", accuracy.n) for k, accuracy in enumerate(accuracies)]
     return _page(
-        f"# {config.recipe}: {len(shares)}-fold cross-validation of {config.model} on {config.data}",
+        f"# {config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {config.data}",
         f"**Accuracy {result}.** Every image was tested once, by a network that was not trained on it.{start}",
         _table(("fold", "test accuracy", "images"), rows),
         "The folds estimate how well this *way of training* does. To use a network, train once more without `--folds`.",

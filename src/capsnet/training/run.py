@@ -1,4 +1,4 @@
-"""Run folders: everything about one run in files, enough to understand it and to resume it."""
+"""Run folders: the files of one run, and how it is resumed."""
 
 import dataclasses
 import json
@@ -27,7 +27,8 @@ CHECKPOINT, WEIGHTS, FIGURES, LOCK, JOB = "checkpoint.pt", "model.safetensors", 
 
 
 class Run:
-    """A folder with the files of one run. Of several processes only one ``writes``; on the others nothing happens."""
+    """A folder with the files of one run. Of several processes only one ``writes``; on the others ``write`` does
+    nothing."""
 
     def __init__(self, folder: Path, writes: bool = True) -> None:
         self.folder, self.writes = folder, writes
@@ -55,8 +56,8 @@ class Run:
         """The lines of the metrics; a last line cut short by a kill is left out."""
         path = self.folder / METRICS
         lines = path.read_text().splitlines() if path.is_file() else []
-        whole = [json.loads(line) for line in lines if line.endswith("}")]
-        return [line for line in whole if kind is None or line["kind"] == kind]
+        records = [json.loads(line) for line in lines if line.endswith("}")]
+        return [record for record in records if kind is None or record["kind"] == kind]
 
     def forget_after(self, step: int, epoch: int) -> None:
         """Drop the lines that a resumed run will write again: those after ``step`` steps, and those of epochs beyond
@@ -66,8 +67,8 @@ class Run:
         self.write(METRICS, "".join(json.dumps(line) + "\n" for line in lines))
 
     def record_environment(self, step: int, environment: dict[str, Any]) -> None:
-        """Write ``env.json``. A run that is resumed at a later step keeps its first environment and lists the later
-        ones under "resumed", except those of which no step is left."""
+        """Write ``env.json``. A resumed run keeps its first environment and lists the later ones under "resumed",
+        except those without a step before ``step``."""
         path = self.folder / ENV
         before = json.loads(path.read_text()) if step and path.is_file() else None
         if before is not None:
@@ -77,7 +78,7 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder while training in it, so that no other process resumes a run that is still running."""
+        """Lock the folder while training in it, so that no other process resumes the run."""
         if not self.writes:
             yield
             return
@@ -108,7 +109,7 @@ def open_on_all_ranks(config: TrainConfig, out: str | Path | None, resume: str |
 
 
 def _open_for(job: distributed.Job, config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
-    """``open_run``, except that a restarted job resumes the run that it has begun itself, and no other."""
+    """``open_run``, except that a restarted job resumes the run that it has begun."""
     if str(resume) == "no":
         begun = (f for f in _candidates(config, out) if begun_by(job, f) and _matches(f, config))
         resume = next((folder for folder in begun if not Run(folder).finished), resume)
@@ -118,7 +119,7 @@ def _open_for(job: distributed.Job, config: TrainConfig, out: str | Path | None,
 
 
 def record_job(job: distributed.Job, folder: Path) -> None:
-    """Note in a folder which job works in it."""
+    """Record in a folder which job works in it."""
     if job.names:
         write_atomically(folder / JOB, "\n".join(job.names) + "\n")
 
@@ -147,7 +148,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
         run = Run(folder)
         why = "is finished" if run.finished else "is in use" if run.busy else "has another configuration"
         what = f"the run there {why}" if (folder / CONFIG).is_file() and str(resume) == "auto" else "it is not empty"
-        hint = "" if str(resume) == "auto" else ", or --resume auto to go on with a run there"
+        hint = "" if str(resume) == "auto" else ", or --resume auto to continue a run there"
         raise ValueError(f"cannot train in {folder}: {what}; choose another --out{hint}")
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder)

@@ -1,7 +1,6 @@
-"""A training that is scored on the validation split alone, for comparing settings.
+"""Training that is scored on the validation split, for comparing settings.
 
-The test split is not opened: a test score that was used to choose among a hundred settings is no estimate of the error
-on new images.
+The test split is not opened: a test score that was used to choose settings does not estimate the error on new images.
 """
 
 import dataclasses
@@ -38,16 +37,16 @@ def try_out(
 ) -> Tried:
     """Train in the new folder ``out`` and return the validation accuracy.
 
-    ``on_epoch`` gets each epoch's line as it stands in ``metrics.jsonl``; what it raises ends the training. Leaves
-    configuration, environment and metrics, but no weights and no figures.
+    ``on_epoch`` gets each epoch's line of ``metrics.jsonl``; what it raises ends the training. Writes configuration,
+    environment and metrics, but no weights and no figures.
     """
     config = check_config(dataclasses.asdict(recorded(config)))
     training, validation = load_to_choose(config)
-    on = pick_device(device)
-    model = build(config, training).to(on)
+    chosen_device = pick_device(device)
+    model = build(config, training).to(chosen_device)
     run = open_run(config, out, "no")
     with run.lock():
-        run.write(ENV, environment(on))
+        run.write(ENV, environment(chosen_device))
         try:
             once = dataclasses.replace(config, checkpoint_every=NEVER)
             with stop_politely() as stopped:

@@ -1,6 +1,6 @@
 """Weights as safetensors files with the model's config, class names and preprocessing in their metadata.
 
-So a file is all that is needed to use a model. Loading runs no code from the file.
+Loading runs no code from the file.
 """
 
 import json
@@ -38,11 +38,10 @@ def save(
 
     Args:
         dtype: store floating-point tensors in this type (``torch.float16`` halves the file); None keeps them.
-        card: anything JSON-able about where the weights come from (command, seed, accuracy, ...); None keeps the
-            model's own.
+        card: what JSON can hold about the origin of the weights (command, seed, accuracy, ...); None keeps the model's.
     """
     if not model.config:
-        raise ValueError("only models made by create_model can be saved: this one does not know how to be rebuilt")
+        raise ValueError("only models made by create_model can be saved: this one has no config to be rebuilt from")
     if Path(path).suffix.lower() in EXPORTED:
         raise ValueError(
             f"weights are not written as {path}: {' and '.join(EXPORTED)} are for exported models; "
@@ -65,13 +64,13 @@ def save(
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors, with copies of those that share memory (a model may be in an ensemble twice)."""
-    seen: set[int] = set()
-    own: dict[str, Tensor] = {}
+    addresses: set[int] = set()
+    unshared: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr()
-        own[name] = tensor.clone() if place in seen else tensor
-        seen.add(place)
-    return own
+        address = tensor.untyped_storage().data_ptr()
+        unshared[name] = tensor.clone() if address in addresses else tensor
+        addresses.add(address)
+    return unshared
 
 
 def read_metadata(path: str | Path) -> About:
@@ -101,7 +100,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
 
 def load_file(path: str | Path) -> Model:
-    """The model that a file describes, with its weights, ready for use (in evaluation mode)."""
+    """The model that a file describes, with its weights, in evaluation mode."""
     about = read_metadata(path)
     config = about["config"]
     try:

@@ -54,16 +54,16 @@ def ensemble(models: Sequence[Model | str | Path]) -> Model:
 def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
     """Start ``model`` from trained weights: copy every tensor that fits, return the names of those that do not.
 
-    That is fine-tuning: with another number of classes, the class capsules and the decoder keep their initial weights.
-    If the first layer does not fit, it is another network, and that is an error. Integer tensors count steps of the
-    other training: they are not copied, and not among the names.
+    For fine-tuning: with another number of classes, the class capsules and the decoder keep their initial weights. If
+    the first layer does not fit, it is another network: an error. Integer tensors are counters of the other training:
+    they are not copied, and not among the names.
     """
     path = resolve(name_or_path)
     read_metadata(path)
-    tensors, own = read_tensors(path), {n: t for n, t in model.state_dict().items() if t.is_floating_point()}
-    fitting = {name: t for name, t in tensors.items() if name in own and own[name].shape == t.shape}
+    tensors, targets = read_tensors(path), {n: t for n, t in model.state_dict().items() if t.is_floating_point()}
+    fitting = {name: t for name, t in tensors.items() if name in targets and targets[name].shape == t.shape}
     first = next(name for name, _ in model.named_parameters())
     if first not in fitting:
         raise ValueError(f"{path} is of another network: its first layer ({first}) does not fit this model")
     model.load_state_dict(fitting, strict=False)
-    return sorted(own.keys() - fitting.keys())
+    return sorted(targets.keys() - fitting.keys())

@@ -1,7 +1,7 @@
-"""Exported models: an ONNX file, computed by onnxruntime, used like the model it was made from.
+"""Exported models: an ONNX file, computed by onnxruntime, as a model.
 
 A file describes itself in one entry of its metadata; if another tool has removed that, the card beside the file is
-read. onnxruntime is an optional dependency and is imported when such a file is loaded.
+read. onnxruntime is an optional dependency, imported when such a file is loaded.
 """
 
 import hashlib
@@ -64,10 +64,10 @@ class OnnxModel(Model):
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         if labels is not None or trace:
-            raise ValueError("an ONNX file answers images: for labels and traces load the weights it was made from")
+            raise ValueError("an ONNX file takes images only: for labels and traces load the weights it was made from")
         self.check_images(images)
-        wanted = torch.int64 if self.takes_texts else torch.float32
-        inputs = {self._about["input"]["name"]: images.detach().to("cpu", wanted).numpy()}
+        dtype = torch.int64 if self.takes_texts else torch.float32
+        inputs = {self._about["input"]["name"]: images.detach().to("cpu", dtype).numpy()}
         names = [port["name"] for port in self._about["outputs"]]
         try:
             values = self._session.run(names, inputs)

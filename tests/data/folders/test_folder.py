@@ -1,4 +1,4 @@
-"""A user's own images: whatever files, found, labelled, split and prepared as `predict` will prepare them."""
+"""A user's own images: files are found, labelled, split and prepared as by ``predict``."""
 
 import logging
 import os
@@ -32,17 +32,17 @@ def test_folder_reads_a_tree_of_odd_files(tmp_path: Path) -> None:
     (tmp_path / "Good" / ".hidden.png").write_bytes(b"x")
     (tmp_path / ".git").mkdir()
     (tmp_path / "__MACOSX").mkdir()
-    whole = folder("train+validation", tmp_path, size="24x16")
-    assert whole.class_names == ("Good", "scratch2", "scratch10")
-    assert (whole.image_size, whole.channels, whole.images.dtype) == ((24, 16), 3, np.uint8)
-    assert len(whole) + len(folder("test", tmp_path, size="24x16")) == 18
-    assert whole.skipped == []
-    for name, target in zip(whole.files, whole.targets, strict=True):
-        assert name.split("/")[0] == whole.class_names[target]
+    both = folder("train+validation", tmp_path, size="24x16")
+    assert both.class_names == ("Good", "scratch2", "scratch10")
+    assert (both.image_size, both.channels, both.images.dtype) == ((24, 16), 3, np.uint8)
+    assert len(both) + len(folder("test", tmp_path, size="24x16")) == 18
+    assert both.skipped == []
+    for name, target in zip(both.files, both.targets, strict=True):
+        assert name.split("/")[0] == both.class_names[target]
 
 
-def test_every_kind_of_pixels(tmp_path: Path) -> None:
-    """The same half-dark picture in ways that cameras, scanners and instruments store it."""
+def test_every_pixel_format_is_read(tmp_path: Path) -> None:
+    """The same half-dark picture in the formats of cameras, scanners and instruments."""
     grey = np.zeros((40, 40), np.uint8)
     grey[20:] = 200
     pictures = {mode: Image.fromarray(grey).convert(mode) for mode in ("L", "LA", "P", "RGB", "RGBA", "CMYK", "1")}
@@ -72,14 +72,14 @@ def test_stored_images_are_what_predict_sees(tmp_path: Path, fit: Fit, channels:
     data = folder("train", tmp_path, fit=fit, channels=channels, size="20x24")
     prepare = data.preprocess
     assert prepare is not None
-    wanted: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "style": "plain",
         "height": 20,
         "width": 24,
         "channels": 1 if channels == "grey" else 3,
         "fit": fit,
     }
-    assert prepare == Preprocess(**wanted) == data.subset([1, 0]).preprocess
+    assert prepare == Preprocess(**expected) == data.subset([1, 0]).preprocess
     for i, name in enumerate(data.files):
         np.testing.assert_allclose(data.batch([i]).images[0], prepare(tmp_path / name), atol=0.51 / 255)
 
@@ -156,7 +156,7 @@ def test_copies_stay_together(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         assert where[f"a/{i}.png"] == where[f"a/copy of {i}.png"]
     assert where["b/wrong.png"] == where["a/3.png"]
     messages = [record.getMessage() for record in caplog.records]
-    assert sum("11 of 31 images are copies" in m for m in messages) == 1  # said once, not once per split
+    assert sum("11 of 31 images are copies" in m for m in messages) == 1  # logged once, not once per split
     assert any("different labels: a/3.png (a) and b/wrong.png (b)" in m for m in messages)
 
 
@@ -166,8 +166,8 @@ def test_unreadable_files_are_named_and_skipped(
     write_tree(tmp_path, {"a": 10, "b": 10})
     (tmp_path / "a" / "empty.png").touch()
     (tmp_path / "a" / "text.jpg").write_text("not an image")
-    whole = write(tmp_path / "b" / "cut.png", 77, size=(200, 200)).read_bytes()
-    (tmp_path / "b" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    content = write(tmp_path / "b" / "cut.png", 77, size=(200, 200)).read_bytes()
+    (tmp_path / "b" / "cut.png").write_bytes(content[: len(content) // 2])
     write(tmp_path / "b" / "bomb.png", 78, size=(300, 300))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 41_000)  # an error beyond twice that
     data = folder("train", tmp_path)
@@ -183,7 +183,7 @@ def test_unreadable_files_are_named_and_skipped(
         np.testing.assert_allclose(data.batch([i]).images[0], data.preprocess(tmp_path / name), atol=1.01 / 255)
 
 
-def test_many_unreadable_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_unreadable_files_are_summarised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_tree(tmp_path, {"a": 3, "b": 3})
     for i in range(25):
         (tmp_path / "a" / f"bad{i}.png").write_text("x")
@@ -232,7 +232,7 @@ def test_train_and_test_folders_are_the_splits(tmp_path: Path, caplog: pytest.Lo
         folder("test", tmp_path)
 
 
-def test_csv_beside_class_folders(tmp_path: Path) -> None:
+def test_csv_beside_class_folders_is_refused(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 5, "b": 5})
     (tmp_path / "metadata.csv").write_text("id,age\n1,30\n")
     assert folder("train", tmp_path).class_names == ("a", "b")
@@ -241,7 +241,7 @@ def test_csv_beside_class_folders(tmp_path: Path) -> None:
         folder("train", tmp_path)
 
 
-def test_folder_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_folders_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere: expected a folder of images or a CSV file, found nothing"):
         folder("train", tmp_path / "nowhere")
     with pytest.raises(ValueError, match="folder needs the path"):
@@ -281,13 +281,13 @@ def test_folder_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
         ("sise=64", "Did you mean 'size'"),
     ],
 )
-def test_bad_options(tmp_path: Path, options: str, message: str) -> None:
+def test_bad_options_are_refused(tmp_path: Path, options: str, message: str) -> None:
     write_tree(tmp_path, {"a": 3, "b": 3})
     with pytest.raises(ValueError, match=message):
         load(f"folder:{tmp_path},{options}", "train")
 
 
-def test_loaded_by_name(tmp_path: Path) -> None:
+def test_folder_loads_by_name(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 8, "b": 8})
     data = load(f"folder:{tmp_path},size=16x24,channels=rgb,fit=pad,folds=2,fold=1,seed=3", "test")
     assert (data.image_size, data.channels, len(data)) == ((16, 24), 3, 8)
@@ -298,7 +298,7 @@ def test_loaded_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("train", "valid", "test"), ("Train", "Val", "Test"), ("training", "testing")])
-def test_other_spellings_of_the_splits(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_other_spellings_of_splits_are_known(tmp_path: Path, names: tuple[str, ...]) -> None:
     for name in names:
         write_tree(tmp_path / name, {"cat": 4, "dog": 4}, start=100 * len(name))
     training = folder("train", tmp_path)
@@ -309,45 +309,45 @@ def test_other_spellings_of_the_splits(tmp_path: Path, names: tuple[str, ...]) -
         folder("train", tmp_path)
 
 
-def test_the_first_few_are_of_all_classes(tmp_path: Path) -> None:
+def test_first_examples_are_of_all_classes(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": 40, "b": 40, "c": 40})
     assert set(folder("train", tmp_path).targets[:20]) == {0, 1, 2}
 
 
-def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As CT, X-ray and many cameras store them: taken as 16 bits, 17 dark greys would be left of 4096."""
+def test_white_level_of_twelve_bit_images_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Read as 16 bits, only 17 dark greys would be left of 4096."""
     ramp = np.tile(np.linspace(0, 4095, 64).astype(np.uint16), (64, 1))
     for i, name in enumerate("aaaabbbb"):
         path = tmp_path / name / f"{i}.{('png', 'tif')[i % 2]}"
         path.parent.mkdir(exist_ok=True)
         Image.fromarray(np.roll(ramp, i) if name == "a" else np.roll(ramp.T, i)).save(path)
-    write(tmp_path / "a" / "ordinary.jpg", 1, mode="L")  # 8 bits, bright: says nothing about the others
+    write(tmp_path / "a" / "ordinary.jpg", 1, mode="L")  # 8 bits, bright: not compared with the others
     with caplog.at_level(logging.WARNING, "capsnet"):
         dark = [folder(split, tmp_path, size="64") for split in ("train", "test")]
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}: none of the 8 images with 16-bit grey levels reaches a quarter of white (65535), for example "
-        "a/0.png: if less is white in them, say so: white=4095 for 12 bits"
+        "a/0.png: if white is a lower level, set it: white=4095 for 12 bits"
     ]
     deep = [i for i, name in enumerate(dark[0].files) if "ordinary" not in name]
     assert len(np.unique(dark[0].images[deep])) <= 17
     caplog.clear()
     with caplog.at_level(logging.WARNING, "capsnet"):
-        said = load(f"folder:{tmp_path},size=64,white=4095", "train")
+        scaled = load(f"folder:{tmp_path},size=64,white=4095", "train")
     assert not caplog.records
-    assert isinstance(said, FolderDataset)
-    assert said.images[deep].max() == 255
-    assert len(np.unique(said.images[deep])) > 60
-    prepare = said.preprocess
+    assert isinstance(scaled, FolderDataset)
+    assert scaled.images[deep].max() == 255
+    assert len(np.unique(scaled.images[deep])) > 60
+    prepare = scaled.preprocess
     assert isinstance(prepare, Preprocess)
     assert prepare.model_dump()["white"] == 4095
-    assert said.subset([0]).preprocess == prepare
+    assert scaled.subset([0]).preprocess == prepare
     assert "white" not in Preprocess().model_dump()
-    for i, name in enumerate(said.files):  # predict and the server see the same
-        np.testing.assert_allclose(said.batch([i]).images[0], prepare(tmp_path / name), atol=0.51 / 255)
+    for i, name in enumerate(scaled.files):  # predict and the server see the same
+        np.testing.assert_allclose(scaled.batch([i]).images[0], prepare(tmp_path / name), atol=0.51 / 255)
     values = np.array([[0, 2048, 4095, 60000]] * 4, np.uint16)
     for image in (values, Image.fromarray(values), Image.fromarray(values.astype(np.int32))):
-        whole = Preprocess(style="plain", height=8, width=8, fit="stretch", white=4095)(image)
-        np.testing.assert_allclose(whole[0, 0, [0, -1]], [0, 1], atol=1e-6)
+        prepared = Preprocess(style="plain", height=8, width=8, fit="stretch", white=4095)(image)
+        np.testing.assert_allclose(prepared[0, 0, [0, -1]], [0, 1], atol=1e-6)
     Image.fromarray(np.full((64, 64), 40_000, np.uint16)).save(tmp_path / "b" / "bright.png")
     with caplog.at_level(logging.WARNING, "capsnet"):
         folder("train", tmp_path)
@@ -355,7 +355,7 @@ def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    """Such bytes come from archives and old disks; figures, pages and terminals fail on them, hours later."""
+    """Figures, pages and terminals would fail on them after training."""
     odd = os.fsdecode(b"sch\xf6n")
     write_tree(tmp_path / "own", {"a": 8, odd: 8})
     with pytest.raises(ValueError, match=r"/sch.udcf6n: the name of the class folder is not UTF-8: rename"):

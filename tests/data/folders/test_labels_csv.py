@@ -1,4 +1,4 @@
-"""Labels from a CSV file: every form that is promised, and every mistake with its line."""
+"""Labels from a CSV file: every documented form, and errors with line numbers."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_csv_gives_labels_and_splits(tmp_path: Path, mark: str, end: str, encodi
     assert folder("train", tmp_path).files == data.files  # a folder with one CSV and a folder of images
 
 
-def test_csv_of_several_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_csv_of_several_labels_gives_multi_hot_targets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     labels = ["a|b", "a", "b", "", "a | b", "a", "b", "", "c|a", "c", "c|b", "c|c"]
     text = "path,labels\n" + "".join(f"images/{i}.png,{cell}\n" for i, cell in enumerate(labels))
     parts = {split: folder(split, write_csv(tmp_path, text)) for split in ("train", "validation", "test")}
@@ -38,8 +38,8 @@ def test_csv_of_several_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         assert part.targets.dtype == np.float32
         assert part.targets.any(axis=0).all()
         for name, row in zip(part.files, part.targets, strict=True):
-            wanted = set(labels[int(Path(name).stem)].replace(" ", "").split("|")) - {""}
-            assert {c for c, hot in zip("abc", row, strict=True) if hot} == wanted
+            expected = set(labels[int(Path(name).stem)].replace(" ", "").split("|")) - {""}
+            assert {c for c, hot in zip("abc", row, strict=True) if hot} == expected
     assert not caplog.records
     only = "path,label\n" + "".join(f"images/{i}.png,{'x' if i < 6 else ''}\n" for i in range(12))
     data = folder("train", write_csv(tmp_path, only))
@@ -49,12 +49,12 @@ def test_csv_of_several_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_images_of_a_group_stay_together(tmp_path: Path) -> None:
-    """Twelve patients of four images, some with both findings, and twelve images of nobody in particular."""
+    """Twelve patients of four images, some with both findings, and twelve images without a group."""
     patients = [f"p{i // 4}" for i in range(48)] + 12 * [""]
     labels = ["b" if i % 8 in (0, 1, 2) else "a" for i in range(60)]
     rows = [f"images/{i}.png,{labels[i]},{patients[i]}" for i in range(60)]
     path = write_csv(tmp_path, "\n".join(["path,label,group", *rows]), images=60)
-    write(tmp_path / "images" / "4.png", 0)  # a copy of p0's first image among p1's: both patients go together
+    write(tmp_path / "images" / "4.png", 0)  # a copy of p0's first image among p1's: both patients stay together
 
     def sides(**options: int) -> dict[str, set[str]]:
         parts = files_of(path, **options)
@@ -64,7 +64,7 @@ def test_images_of_a_group_stay_together(tmp_path: Path) -> None:
         return {split: {patients[i] for i in numbers} - {""} for split, numbers in known.items()}
 
     parts = sides()
-    assert sum(map(len, parts.values())) == 12  # each patient on one side
+    assert sum(map(len, parts.values())) == 12  # each patient in one split
     assert all(parts.values())
     assert any({"p0", "p1"} <= side for side in parts.values())
     tested = [sides(folds=4, fold=k) for k in range(4)]
@@ -86,7 +86,7 @@ def test_group_in_several_splits_is_reported(tmp_path: Path, caplog: pytest.LogC
         folder("train", write_csv(tmp_path, "\n".join(["path,label,group", *few])))
 
 
-def test_csv_with_splits(tmp_path: Path) -> None:
+def test_csv_splits_are_used(tmp_path: Path) -> None:
     splits = ["train"] * 6 + ["val", "Validation", "val"] + ["test"] * 3
     rows = [f"images\\{i}.png,{'ab'[i % 2]},{split}" for i, split in enumerate(splits)]  # as Windows writes paths
     parts = files_of(write_csv(tmp_path, "\n".join(["path,label,split", *rows])))
@@ -115,12 +115,12 @@ def test_csv_with_splits(tmp_path: Path) -> None:
         ('path,label\nimages/0.png,"a\n', r"labels\.csv, line 2: "),
     ],
 )
-def test_csv_errors(tmp_path: Path, text: str, message: str) -> None:
+def test_csv_errors_name_the_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         folder("train", write_csv(tmp_path, text))
 
 
-def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
+def test_csv_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = write_csv(tmp_path, "path,label\nimages/0.png,müde\n", encoding="latin-1")
     with pytest.raises(ValueError, match=r"labels\.csv, line 2: expected UTF-8 text, found the byte 0xfc"):
         folder("train", path)

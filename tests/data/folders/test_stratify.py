@@ -1,4 +1,4 @@
-"""Splits: stratified, disjoint, complete, and as they were after an image is added."""
+"""Splits: stratified, disjoint, complete, and stable when images are added."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def placed(examples: Examples, part: NDArray[np.int64]) -> dict[str, int]:
     return dict(zip(examples.names, part.tolist(), strict=True))
 
 
-def test_each_class_is_cut_by_its_shares() -> None:
+def test_each_class_is_cut_by_its_fractions() -> None:
     examples = make({"a": 100, "b": 20, "c": 3, "d": 7})
     part = parts_of(examples)
     sizes = np.stack([np.bincount(part[examples.member[:, j]], minlength=3) for j in range(4)])
@@ -65,7 +65,7 @@ def test_folds_partition_each_class_evenly() -> None:
         assert (sizes.min(), sizes.max()) == (low, high)
     many = make({f"class{k}": 7 for k in range(60)})
     sizes = np.bincount(draw_folds(many, 5, seed=0, stream="t"))
-    assert sizes.max() < 1.25 * sizes.min()  # the odd ones do not all meet in the same folds
+    assert sizes.max() < 1.25 * sizes.min()  # the remainders of all classes are not in the same folds
 
 
 def test_adding_an_image_moves_at_most_one_per_fold() -> None:
@@ -96,10 +96,10 @@ def test_several_labels_give_multi_hot_targets() -> None:
     examples = several_labels(1000)
     part = parts_of(examples)
     counts = np.stack([examples.member[part == p].sum(axis=0) for p in range(3)])  # (3, J)
-    shares = counts / counts.sum(axis=0)
-    np.testing.assert_allclose(shares[0], 0.15, atol=0.05)
-    np.testing.assert_allclose(shares[2], 0.70, atol=0.05)
-    rarest = int(examples.member[:, 5].sum())  # comes first, so it has its shares to the image
+    fractions = counts / counts.sum(axis=0)
+    np.testing.assert_allclose(fractions[0], 0.15, atol=0.05)
+    np.testing.assert_allclose(fractions[2], 0.70, atol=0.05)
+    rarest = int(examples.member[:, 5].sum())  # comes first, so its sizes are exact
     assert counts[:2, 5].tolist() == [round(0.15 * rarest)] * 2
     unlabelled = ~examples.member.any(axis=1)
     assert (part[unlabelled] == 0).mean() == pytest.approx(0.15, abs=0.01)
@@ -109,8 +109,8 @@ def test_several_labels_give_multi_hot_targets() -> None:
     assert (per_fold.max(axis=0) <= 1.5 * per_fold.min(axis=0) + 3).all()
 
 
-def test_the_rarest_label_is_placed_first() -> None:
-    """All images show a, five of them b as well: were a placed first, it would be luck where those five go."""
+def test_rarest_label_is_placed_first() -> None:
+    """All images have label a, five also b: if a were placed first, the parts of those five would be random."""
     member = np.ones((100, 2), dtype=bool)
     member[5:, 1] = False
     examples = Examples("data", tuple(map(str, range(100))), member, np.arange(100), tuple("ab"))
@@ -132,8 +132,8 @@ def test_rare_labels_are_in_every_part(seed: int) -> None:
         assert member[part == p].any(axis=0).all()
 
 
-def test_labels_that_cannot_be_spread() -> None:
-    """Each of four classes shows in all images but one: three of four images can never be in three different parts."""
+def test_labels_that_cannot_be_in_every_part_are_refused() -> None:
+    """Each of four classes is in all images but one, so three different parts are impossible."""
     examples = Examples("data", tuple("1234"), ~np.eye(4, dtype=bool), np.arange(4), tuple("abcd"))
     with pytest.raises(ValueError, match=r"data: class '[abcd]' has 3 different images, but the labels they share"):
         parts_of(examples)

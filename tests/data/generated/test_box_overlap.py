@@ -1,4 +1,4 @@
-"""How much two digits overlap: tight boxes by hand, and what the pairs of MultiMNIST come to."""
+"""Overlap of two digits: tight boxes by hand, and the mean over MultiMNIST's pairs."""
 
 import numpy as np
 import pytest
@@ -30,13 +30,15 @@ def boxes(*corners: tuple[int, int, int, int]) -> NDArray[np.uint8]:
         ((0, 0, 4, 4), (0, 0, 0, 0), 0.0),  # a picture without ink
     ],
 )
-def test_box_overlap(one: tuple[int, int, int, int], other: tuple[int, int, int, int], expected: float) -> None:
+def test_box_overlap_matches_hand_computed_values(
+    one: tuple[int, int, int, int], other: tuple[int, int, int, int], expected: float
+) -> None:
     assert box_overlap(boxes(one, other)).tolist() == [pytest.approx(expected)]
     assert box_overlap(boxes(other, one)).tolist() == [pytest.approx(expected)]
 
 
-def test_mean_overlap() -> None:
-    """The paper says 80 % on average: that is the digits' 28x28 frames; their tight boxes come near it."""
+def test_mean_overlap_is_near_the_papers() -> None:
+    """The paper says 80 % on average, which is that of the 28x28 frames; tight boxes come near it."""
     pairs = multimnist("test")
     numbers = np.arange(2_000)
     tight = pairs.overlaps(numbers)
@@ -53,18 +55,18 @@ def test_mean_overlap() -> None:
 
 
 @pytest.mark.parametrize(("spec", "expected"), [("multimnist", 0.727), ("multimnist:shift=6,canvas=36", 0.609)])
-def test_mean_overlap_of_both_protocols(spec: str, expected: float) -> None:
-    """The paper's text and the authors' code, as docs/data.md says."""
+def test_mean_overlap_of_both_protocols_is_as_documented(spec: str, expected: float) -> None:
+    """The paper's text and the authors' code, see docs/data.md."""
     pairs = load(spec, "test")
     assert isinstance(pairs, Pairs)
     assert pairs.image_size == (36, 36)
     assert pairs.overlaps(np.arange(10_000)).mean() == pytest.approx(expected, abs=0.005)
 
 
-def test_a_digit_that_is_cut_is_cut_in_its_source_too() -> None:
+def test_cut_digit_is_cut_in_its_source_too() -> None:
     pairs = load("multimnist:shift=6,canvas=36", "test")
-    whole = load("multimnist:shift=6,canvas=40", "test")  # the same digits and shifts, nothing cut
-    batch, uncut = pairs.batch(range(200)), whole.batch(range(200))
+    larger = load("multimnist:shift=6,canvas=40", "test")  # the same digits and shifts, nothing cut
+    batch, uncut = pairs.batch(range(200)), larger.batch(range(200))
     assert batch.sources is not None
     assert uncut.sources is not None
     torch.testing.assert_close(batch.sources.images, uncut.sources.images[..., 2:-2, 2:-2], rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""MultiMNIST: the pairs are what the paper says, whoever asks for them and in whatever order."""
+"""MultiMNIST: pairs as in the paper, in any batch and order."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ def pairs() -> Pairs:
 
 @pytest.fixture
 def marked(tmp_path: Path) -> Path:
-    """An IDX folder whose every digit is one flat grey of its own, not square: a pixel's value says who it is.
+    """An IDX folder in which each digit has its own grey level, not square: a pixel's value identifies the digit.
 
     Training digits are 1 to 30 (the last five of them validation), test digits 101 to 112; four classes.
     """
@@ -41,8 +41,8 @@ def toy(targets: list[int], side: int = 3, **changes: object) -> Pairs:
     return Pairs(digits, **options)  # pyright: ignore[reportArgumentType]
 
 
-def slow_twin(pairs: Pairs, number: int) -> tuple[NDArray[np.float32], NDArray[np.float32], list[int]]:
-    """Pair `number` made in the plainest way: a list of candidates, digits pasted pixel by pixel."""
+def reference_pair(pairs: Pairs, number: int) -> tuple[NDArray[np.float32], NDArray[np.float32], list[int]]:
+    """Pair ``number`` in plain Python: a list of candidates, digits pasted pixel by pixel."""
     digits, targets = pairs.digits.images[:, 0], pairs.digits.targets
     first = number % len(digits)
     candidates = [k for j in range(pairs.num_classes) for k in range(len(digits)) if targets[k] == j != targets[first]]
@@ -62,26 +62,26 @@ def slow_twin(pairs: Pairs, number: int) -> tuple[NDArray[np.float32], NDArray[n
     return merged, sources, [int(targets[k]) for k in chosen]
 
 
-def check_against_twin(pairs: Pairs, indices: list[int], epoch: int = 0) -> None:
+def check_against_reference(pairs: Pairs, indices: list[int], epoch: int = 0) -> None:
     batch = pairs.batch(indices, epoch=epoch)
     assert batch.sources is not None
     for row, index in enumerate(indices):
-        merged, sources, classes = slow_twin(pairs, index + (epoch * len(pairs) if pairs.fresh else 0))
+        merged, sources, classes = reference_pair(pairs, index + (epoch * len(pairs) if pairs.fresh else 0))
         np.testing.assert_array_equal(batch.images[row, 0].numpy(), merged)
         np.testing.assert_array_equal(batch.sources.images[row, :, 0].numpy(), sources)
         assert batch.sources.classes[row].tolist() == classes
         assert batch.targets[row].nonzero()[:, 0].tolist() == sorted(classes)
 
 
-def test_pairs_equal_their_slow_twin(pairs: Pairs, marked: Path) -> None:
-    check_against_twin(pairs, [0, 1, 2, 4321, 9999])
-    check_against_twin(multimnist("train", marked, shift=3, canvas=13, seed=5), list(range(25)), epoch=7)
-    check_against_twin(multimnist("test", marked, shift=0), list(range(12)))
-    check_against_twin(multimnist("test", marked, shift=4, canvas=8), list(range(12)))  # cut at the edge
-    check_against_twin(toy([2, 0, 2, 2, 0, 2]), list(range(50)))  # class 1 has no digit at all
+def test_pairs_equal_the_reference(pairs: Pairs, marked: Path) -> None:
+    check_against_reference(pairs, [0, 1, 2, 4321, 9999])
+    check_against_reference(multimnist("train", marked, shift=3, canvas=13, seed=5), list(range(25)), epoch=7)
+    check_against_reference(multimnist("test", marked, shift=0), list(range(12)))
+    check_against_reference(multimnist("test", marked, shift=4, canvas=8), list(range(12)))  # cut at the edge
+    check_against_reference(toy([2, 0, 2, 2, 0, 2]), list(range(50)))  # class 1 has no digit at all
 
 
-def test_shapes_and_values(pairs: Pairs) -> None:
+def test_batch_has_right_shapes_and_values(pairs: Pairs) -> None:
     assert (len(pairs), pairs.image_size, pairs.channels, pairs.num_classes) == (10_000, (36, 36), 1, 10)
     assert repr(pairs) == "multimnist test: 10,000 images 1x36x36, 10 classes"
     batch = pairs.batch(range(64))
@@ -94,12 +94,12 @@ def test_shapes_and_values(pairs: Pairs) -> None:
     assert bool((batch.targets.sum(dim=1) == 2).all())
     assert batch.indices.tolist() == list(range(64))
     torch.testing.assert_close(batch.images, batch.sources.images.sum(dim=1).clamp(max=1), rtol=0, atol=0)
-    assert bool((batch.sources.images.sum(dim=1) > 1).any())  # or the clipping was never asked for
+    assert bool((batch.sources.images.sum(dim=1) > 1).any())  # else the clipping was not tested
     assert float(batch.images.max()) == 1.0
     assert pairs.batch([]).images.shape == (0, 1, 36, 36)
 
 
-def test_a_pair_is_the_same_alone_in_a_batch_and_in_any_order(pairs: Pairs) -> None:
+def test_pair_does_not_depend_on_its_batch(pairs: Pairs) -> None:
     order = np.random.default_rng(0).permutation(200)
     together, again = pairs.batch(order), multimnist("test").batch(np.arange(200))
     assert together.sources is not None
@@ -107,7 +107,7 @@ def test_a_pair_is_the_same_alone_in_a_batch_and_in_any_order(pairs: Pairs) -> N
     torch.testing.assert_close(together.images, again.images[order], rtol=0, atol=0)
     torch.testing.assert_close(together.sources.classes, again.sources.classes[order], rtol=0, atol=0)
     for row in (0, 77, 199):
-        alone = pairs.batch([int(order[row])], seed=9)  # the seed of a *run* has no say in what the pairs are
+        alone = pairs.batch([int(order[row])], seed=9)  # the seed of a *run* does not change the pairs
         torch.testing.assert_close(alone.images[0], together.images[row], rtol=0, atol=0)
     other = multimnist("test", seed=1).batch(np.arange(200)).images
     assert sum(torch.equal(a, b) for a, b in zip(other, again.images, strict=True)) == 0
@@ -125,7 +125,7 @@ def test_labels_are_those_of_the_digits_and_always_differ(pairs: Pairs) -> None:
     np.testing.assert_array_equal(batch.targets.numpy().nonzero()[1].reshape(-1, 2), np.sort(classes[::100], axis=1))
 
 
-def test_splits_never_mix(marked: Path) -> None:
+def test_splits_share_no_digits(marked: Path) -> None:
     belongs = {
         "train": range(1, 26),
         "validation": range(26, 31),
@@ -136,16 +136,16 @@ def test_splits_never_mix(marked: Path) -> None:
         pairs = multimnist(split, marked, pairs=400)
         sources = pairs.batch(range(400), epoch=2).sources
         assert sources is not None
-        seen = (sources.images.flatten(2).amax(dim=2) * 255).round().int()  # (B, 2): which digit each source is
-        assert set(seen.flatten().tolist()) == set(values)
-        assert set(seen[:, 1].tolist()) == set(values)  # every digit is somebody's partner as well
+        numbers = (sources.images.flatten(2).amax(dim=2) * 255).round().int()  # (B, 2): which digit each source is
+        assert set(numbers.flatten().tolist()) == set(values)
+        assert set(numbers[:, 1].tolist()) == set(values)  # every digit is also a partner
 
 
 @pytest.mark.parametrize("targets", [[0, 1, 2, 0, 2, 0], [1, 1, 0], [2, 0, 2, 2, 0, 2], [3, 2, 1, 0]])
 def test_every_digit_of_another_class_is_drawn_equally_often(
     targets: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With draws on an even grid instead of random ones, each candidate comes up exactly as often as the others."""
+    """With draws on an even grid instead of random ones, each candidate is drawn equally often."""
     pairs = toy(targets)
     N, times = len(targets), 5
     for first in range(N):
@@ -157,7 +157,7 @@ def test_every_digit_of_another_class_is_drawn_equally_often(
         assert np.bincount(chosen[:, 1], minlength=N).tolist() == [times * (k in candidates) for k in range(N)]
 
 
-def test_partner_of_the_largest_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_largest_draw_gives_a_valid_partner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         module.keyed, "uniform", lambda seed, epoch, numbers, *_: np.full((len(numbers), 1), 1 - 2**-53)
     )
@@ -165,8 +165,8 @@ def test_partner_of_the_largest_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pairs.choose(np.arange(4)).tolist() == [[0, 2], [1, 3], [2, 3], [3, 2]]
 
 
-def chi_square(found: NDArray, expected: NDArray | float) -> float:
-    return float(((found - expected) ** 2 / expected).sum())
+def chi_square(counts: NDArray, expected: NDArray | float) -> float:
+    return float(((counts - expected) ** 2 / expected).sum())
 
 
 def test_partners_are_uniform(pairs: Pairs) -> None:
@@ -174,9 +174,9 @@ def test_partners_are_uniform(pairs: Pairs) -> None:
     chosen = pairs.choose(numbers)
     targets, counts = pairs.digits.targets, np.bincount(pairs.digits.targets)
     # a digit is drawn by every digit of another class, which has N - (its own class) candidates
-    share = (counts / (10_000 - counts)).sum() - (counts / (10_000 - counts))[targets]  # (N,)
-    found = np.bincount(chosen[:, 1], minlength=10_000)
-    assert chi_square(found, 30 * share) / 9_999 == pytest.approx(1, abs=0.08)  # its deviation is 0.014
+    probability = (counts / (10_000 - counts)).sum() - (counts / (10_000 - counts))[targets]  # (N,)
+    drawn = np.bincount(chosen[:, 1], minlength=10_000)
+    assert chi_square(drawn, 30 * probability) / 9_999 == pytest.approx(1, abs=0.08)  # its deviation is 0.014
     together = np.zeros((10, 10))
     np.add.at(together, tuple(targets[chosen].T), 1)
     expected = 30 * counts[:, None] * counts[None, :] / (10_000 - counts[:, None])
@@ -195,7 +195,7 @@ def test_offsets_are_uniform_and_independent(pairs: Pairs) -> None:
             assert chi_square(joint, 40_000 / 81) < 160
 
 
-def test_each_epoch_of_training_shows_other_pairs_the_other_splits_never() -> None:
+def test_only_training_shows_other_pairs_in_each_epoch() -> None:
     for split in ("train", "train+validation"):
         train = multimnist(split)
         first, second = (train.batch(range(100), epoch=epoch) for epoch in (0, 1))
@@ -213,7 +213,7 @@ def test_each_epoch_of_training_shows_other_pairs_the_other_splits_never() -> No
 def test_ten_millionth_pair_is_addressable() -> None:
     pairs = multimnist("test", pairs=10_000_000)
     assert len(pairs) == 10_000_000
-    check_against_twin(pairs, [9_999_999])
+    check_against_reference(pairs, [9_999_999])
     torch.testing.assert_close(pairs.batch([42]).images, multimnist("test").batch([42]).images, rtol=0, atol=0)
     with pytest.raises(ValueError, match=r"indices must lie in 0\.\.9999999, got 10000000\.\.10000000"):
         pairs.batch([10_000_000])
@@ -222,12 +222,12 @@ def test_ten_millionth_pair_is_addressable() -> None:
     assert len(multimnist("train", pairs=60_000_000)) == 60_000_000
 
 
-def test_canvas_and_shift(pairs: Pairs) -> None:
+def test_canvas_and_shift_are_checked(pairs: Pairs) -> None:
     wide = load("multimnist:shift=10,canvas=48", "test")
     assert isinstance(wide, Pairs)
     assert wide.image_size == (48, 48)
     assert np.abs(wide.offsets(np.arange(500))).max() == 10
-    check_against_twin(wide, [3, 17])
+    check_against_reference(wide, [3, 17])
     still = multimnist("test", shift=0, canvas=31).batch([5]).sources
     assert still is not None
     np.testing.assert_array_equal((still.images[0, 0, 0, 1:29, 1:29] * 255).round().numpy(), pairs.digits.images[5, 0])
@@ -246,19 +246,19 @@ def test_canvas_and_shift(pairs: Pairs) -> None:
         multimnist("tests")
 
 
-def test_one_class_makes_no_pairs() -> None:
+def test_single_class_is_refused() -> None:
     with pytest.raises(ValueError, match="toy: pairs of different classes need at least two classes, found one"):
         toy([1, 1, 1])
 
 
 def test_subset_keeps_its_pairs(pairs: Pairs) -> None:
     some = pairs.subset([30, 10, 20])
-    whole = pairs.batch([20, 30])
+    expected = pairs.batch([20, 30])
     part = some.batch([2, 0])
     assert part.sources is not None
-    assert whole.sources is not None
-    torch.testing.assert_close(part.images, whole.images, rtol=0, atol=0)
-    torch.testing.assert_close(part.sources.images, whole.sources.images, rtol=0, atol=0)
+    assert expected.sources is not None
+    torch.testing.assert_close(part.images, expected.images, rtol=0, atol=0)
+    torch.testing.assert_close(part.sources.images, expected.sources.images, rtol=0, atol=0)
     assert part.indices.tolist() == [2, 0]
     train = multimnist("train")
     limited = train.subset(range(100))  # what `limit` does: still other pairs in each epoch

@@ -1,4 +1,4 @@
-"""Generated sentences: the same everywhere, no sentence in two splits, labels that the text bears out."""
+"""Generated sentences: reproducible, no sentence in two splits, labels that follow from the text."""
 
 import re
 from typing import Any
@@ -22,13 +22,13 @@ def as_set(data: Sentences) -> set[bytes]:
         ("multi", "about chorus and orchestra and we saw the league"),
     ],
 )
-def test_the_sentences_are_pinned(labels: str, first: str) -> None:
+def test_sentences_are_pinned(labels: str, first: str) -> None:
     data = load(f"sentences:count=2,labels={labels}", "train")
     assert isinstance(data, Sentences)
     assert [data.text(i) for i in range(2)] == [first, "not about the film score but the galaxy was quiet"]
 
 
-def test_a_sentence_depends_on_seed_split_and_index_alone() -> None:
+def test_sentence_depends_on_seed_split_and_index_only() -> None:
     few, many = Sentences(count=40), Sentences(count=400)
     np.testing.assert_array_equal(few.words, many.words[:40])
     np.testing.assert_array_equal(few.targets, many.targets[:40])
@@ -44,7 +44,7 @@ def test_a_sentence_depends_on_seed_split_and_index_alone() -> None:
 
 
 def test_no_two_splits_share_a_sentence_whatever_the_options() -> None:
-    """Short texts do come up twice within a split, so without the rule they would come up in two."""
+    """Short texts occur twice within a split, so they could occur in two splits."""
     splits = ("train", "validation", "test")
     options: tuple[dict[str, Any], ...] = (
         {"noise": 0.0},
@@ -52,11 +52,11 @@ def test_no_two_splits_share_a_sentence_whatever_the_options() -> None:
         {"seed": 5},
         {"topics": 4, "noise": 0.0},
     )
-    seen = {s: set().union(*(as_set(Sentences(s, count=3000, **o)) for o in options)) for s in splits}
+    texts_of = {s: set().union(*(as_set(Sentences(s, count=3000, **o)) for o in options)) for s in splits}
     assert len(as_set(Sentences("train", count=3000, noise=0.0))) < 3000
-    assert not seen["train"] & seen["validation"]
-    assert not seen["train"] & seen["test"]
-    assert not seen["validation"] & seen["test"]
+    assert not texts_of["train"] & texts_of["validation"]
+    assert not texts_of["train"] & texts_of["test"]
+    assert not texts_of["validation"] & texts_of["test"]
 
 
 @pytest.mark.parametrize("labels", ["single", "multi"])
@@ -91,7 +91,7 @@ def denials() -> re.Pattern[str]:
 
 
 @pytest.mark.parametrize("labels", ["single", "multi"])
-def test_what_a_text_says_is_labelled_and_what_it_denies_is_not(labels) -> None:
+def test_stated_topics_are_labelled_and_denied_ones_are_not(labels) -> None:
     """Read back by regular expressions: the words that belong to one topic only, outside and inside of denials."""
     data = Sentences("test", labels=labels, noise=0.0, count=500, topics=10)
     owner = {w: t for t in range(10) for slot in ("WHO", "DID", "WHAT") for w in slot_words(t, slot)}
@@ -99,16 +99,16 @@ def test_what_a_text_says_is_labelled_and_what_it_denies_is_not(labels) -> None:
     pattern, denied_texts = denials(), 0
     for i in range(len(data)):
         text, labelled = data.text(i), set(np.flatnonzero(hot[i]))
-        denied = {owner[w] for found in pattern.findall(text) for w in found.split() if w in owner}
-        said = {owner[w] for w in pattern.sub(" . ", text).split() if w in owner}
-        assert said <= labelled, text
+        denied = {owner[w] for denial in pattern.findall(text) for w in denial.split() if w in owner}
+        stated = {owner[w] for w in pattern.sub(" . ", text).split() if w in owner}
+        assert stated <= labelled, text
         assert not denied & labelled, text
         denied_texts += bool(pattern.search(text))
         assert len(labelled) == 1 or (labels == "multi" and len(labelled) <= 3)
     assert 0.4 < denied_texts / len(data) < 0.6
 
 
-def test_labels_are_spread_evenly() -> None:
+def test_labels_are_balanced() -> None:
     single = np.bincount(Sentences(count=4000).targets, minlength=8) / 4000
     assert np.abs(single - 1 / 8).max() < 0.025
     several = Sentences(labels="multi", count=4000).targets.sum(axis=1)
@@ -116,7 +116,7 @@ def test_labels_are_spread_evenly() -> None:
 
 
 def test_counting_words_is_not_enough() -> None:
-    """A linear classifier of word counts learns the topics but cannot know which one is denied."""
+    """A linear classifier of word counts learns the topics but not which one is denied."""
     train, test = Sentences(count=6000), Sentences("test", count=1000)
 
     def counts(data: Sentences) -> torch.Tensor:
@@ -147,9 +147,9 @@ def test_words_are_numbered_and_read_back() -> None:
         words(np.zeros(3))
 
 
-def test_errors_are_one_clear_sentence() -> None:
+def test_bad_options_are_refused() -> None:
     data = Sentences(count=3)
-    with pytest.raises(ValueError, match=r"a text cannot be moved or bent.*shift=2"):
+    with pytest.raises(ValueError, match=r"texts cannot be augmented.*shift=2"):
         data.batch([0], augment=Augment(shift=2))
     with pytest.raises(ValueError, match=r"indices must lie in 0..2"):
         data.text(3)

@@ -1,4 +1,4 @@
-"""Shapes: the drawing agrees with the truth, and what the docstrings promise of every picture holds."""
+"""Shapes: the drawing agrees with the truth, and every picture has the documented properties."""
 
 from functools import cache
 
@@ -32,17 +32,17 @@ def made(kind: Kind) -> tuple[Batch, Truth]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_example_is_the_same_in_any_batch(kind: Kind) -> None:
+def test_example_does_not_depend_on_its_batch(kind: Kind) -> None:
     dataset, (batch, truth) = Shapes("test", kind=kind, count=COUNT), made(kind)
     order = np.array([7, 250, 0, 31, 7])
-    again, told = dataset.batch(order, seed=5, epoch=3), dataset.truth(order)
+    again, truth_again = dataset.batch(order, seed=5, epoch=3), dataset.truth(order)
     assert torch.equal(again.images, batch.images[order])
     assert torch.equal(again.targets, batch.targets[order])
     assert again.indices.tolist() == order.tolist()
     for row in (0, 31, 250):
         assert torch.equal(dataset.batch([row]).images[0], batch.images[row])
-    for ours, whole in zip(told, truth, strict=True):
-        np.testing.assert_array_equal(ours, whole[order])
+    for ours, expected in zip(truth_again, truth, strict=True):
+        np.testing.assert_array_equal(ours, expected[order])
     if kind == "crowded":
         assert again.sources is not None
         assert batch.sources is not None
@@ -100,8 +100,8 @@ def test_train_and_validation_are_put_together() -> None:
     ]
 
 
-def test_a_part_can_be_measured_in_its_picture() -> None:
-    """Centre, direction and extent from the pixels alone, against the truth: filled shapes of all three kinds."""
+def test_part_pose_agrees_with_the_pixels() -> None:
+    """Centre, direction and extent from the pixels against the truth: filled shapes of all three kinds."""
     batch, truth = made("parts")
     filled = np.flatnonzero(truth.part_filled[:, 0, 0])
     assert len(filled) > 100
@@ -109,8 +109,8 @@ def test_a_part_can_be_measured_in_its_picture() -> None:
         x, y, angle, width, aspect = truth.part_poses[row, 0, 0]
         area, centre, second = moments(batch.images[row, 0].numpy())
         np.testing.assert_allclose(centre, [x, y], atol=0.2)
-        share = {RECTANGLE: 1.0, TRIANGLE: 0.5, ELLIPSE: np.pi / 4}[int(truth.part_kinds[row, 0, 0])]
-        assert area == pytest.approx(share * width**2 * aspect, rel=0.05)
+        filled_fraction = {RECTANGLE: 1.0, TRIANGLE: 0.5, ELLIPSE: np.pi / 4}[int(truth.part_kinds[row, 0, 0])]
+        assert area == pytest.approx(filled_fraction * width**2 * aspect, rel=0.05)
         longest = np.linalg.eigh(second)[1][:, -1]  # the widest direction, up to half a turn
         assert abs(longest @ [np.cos(angle), np.sin(angle)]) > 0.99
     np.testing.assert_array_equal(truth.poses, truth.part_poses[:, :, 0, :4])
@@ -128,14 +128,14 @@ def test_parts_of_wholes_are_in_their_places() -> None:
         assert (truth.valid[truth.classes == j].sum(axis=-1) == len(names)).all()
 
 
-def test_house_and_boat_share_their_parts() -> None:
+def test_house_and_boat_have_the_same_kinds_of_parts() -> None:
     _, truth = made("wholes")
     house, boat = (set(truth.part_kinds[truth.classes == j][truth.valid[truth.classes == j]].tolist()) for j in (0, 1))
     assert house == boat == {RECTANGLE, TRIANGLE}
 
 
 def test_owner_part_points_at_the_ink_of_that_part() -> None:
-    """Solid parts that nothing crosses: their own pixels lie around their own pose."""
+    """For filled parts without overlap: their pixels lie around their pose."""
     _, truth = made("wholes")
     faces = np.flatnonzero(truth.classes[:, 0] == 2)
     for row in faces[:30]:
@@ -144,7 +144,7 @@ def test_owner_part_points_at_the_ink_of_that_part() -> None:
             assert np.hypot(xs.mean() - truth.part_poses[row, 0, p, 0], ys.mean() - truth.part_poses[row, 0, p, 1]) < 1
 
 
-def test_errors_of_arrangements() -> None:
+def test_arrangement_errors_match_hand_computed_values() -> None:
     """Right, moved, turned and mirrored-by-swapping-eyes are right; one part away is wrong by just that part."""
     for j in range(3):
         classes, centres = np.array([j]), PLACES[None, j, :, :2].copy()
@@ -167,7 +167,7 @@ def test_scrambled_is_never_a_whole() -> None:
     centres = to_frame(truth.poses, truth.part_poses[..., :2])
     assert pair_error(truth.classes, centres).min() >= PAIR_ERROR
     assert fit_error(truth.classes, centres).min() >= FIT_ERROR
-    # said without the helpers: every part but the first is away from its place, and no relation of note is left
+    # without the helpers: every part but the first is away from its place, and few relations are left
     off = np.linalg.norm(centres - PLACES[truth.classes][..., :2], axis=-1)
     assert off[..., 1:][truth.valid[..., 1:]].min() >= PAIR_ERROR - 0.03
     for whole, upper, lower in (("house", "roof", "walls"), ("boat", "sail", "hull"), ("face", "nose", "mouth")):
@@ -175,7 +175,7 @@ def test_scrambled_is_never_a_whole() -> None:
         a, b = names.index(upper), names.index(lower)
         way = (centres[..., b, :] - centres[..., a, :])[truth.classes == j]
         assert np.linalg.norm(way - (PLACES[j, b] - PLACES[j, a])[:2], axis=-1).min() >= PAIR_ERROR
-    # the whole pictures, on the other hand, are nearly right by the same measure
+    # by the same measure the wholes are nearly right
     placed = to_frame(original.poses, original.part_poses[..., :2])
     assert fit_error(original.classes, placed).max() < 0.03
     assert right.images.shape == made("scrambled")[0].images.shape
@@ -195,7 +195,7 @@ def test_scrambled_pairs_with_wholes_in_everything_but_arrangement() -> None:
         assert abs(ratio[truth.classes[:, 0] == j].mean() - 1) < 0.04
 
 
-def test_crowded_targets_and_sources() -> None:
+def test_crowded_targets_and_sources_agree() -> None:
     batch, truth = made("crowded")
     assert batch.sources is not None
     assert batch.sources.images.shape == (COUNT, 2, 1, 40, 40)
@@ -218,8 +218,8 @@ def test_crowded_objects_touch_but_stay_visible(objects: int) -> None:
     dataset = Shapes("validation", kind="crowded", objects=objects, size=48)
     truth = dataset.truth(np.arange(COUNT))
     scene = Scene(truth.poses, truth.classes, truth.part_poses, truth.part_kinds, truth.part_filled)
-    share = shared_silhouettes(scene, 48)
-    assert SHARED[0] <= share.min() <= share.max() <= SHARED[1]
+    covered = shared_silhouettes(scene, 48)
+    assert SHARED[0] <= covered.min() <= covered.max() <= SHARED[1]
     sources = dataset.batch(np.arange(COUNT)).sources
     assert sources is not None
     lit = sources.images[:, :, 0].numpy() >= 0.5  # (B, K, H, W)
@@ -229,7 +229,7 @@ def test_crowded_objects_touch_but_stay_visible(objects: int) -> None:
         assert lit[:, k][truth.owner == k].all()
 
 
-def test_the_size_of_the_canvas_scales_the_scene() -> None:
+def test_canvas_size_scales_the_scene() -> None:
     small, large = (Shapes("test", kind="wholes", size=size).truth([3, 4]) for size in (24, 72))
     np.testing.assert_allclose(3 * small.poses[..., 3], large.poses[..., 3])
     np.testing.assert_array_equal(small.poses[..., 2], large.poses[..., 2])
@@ -246,7 +246,7 @@ def test_augmentation_moves_sources_with_the_picture() -> None:
     assert not torch.equal(moved.images, dataset.batch([4, 9], augment=augment, seed=1, epoch=3).images)
 
 
-def test_wrong_options() -> None:
+def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown kind of shapes 'whole'. Did you mean 'wholes'"):
         Shapes(kind="whole")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"unknown split 'tset'"):

@@ -1,4 +1,4 @@
-"""Drawing shapes: area, centre, direction and reach of the ink are those of the pose."""
+"""Drawing shapes: area, centre, direction and extent of the ink are those of the pose."""
 
 import numpy as np
 import pytest
@@ -25,10 +25,10 @@ def test_drawn_moments_are_those_of_the_pose(kind: int, angle: float) -> None:
     image = draw(np.array([kind]), np.array([[26.3, 30.8, angle, width, aspect]]), np.array([True]), 60, 2.0)[0]
     area, centre, second = moments(image)
     # of the upright shape, per unit of width * height, width^2 and height^2
-    share = {RECTANGLE: 1.0, TRIANGLE: 0.5, ELLIPSE: np.pi / 4, HALF: np.pi / 4}[kind]
+    filled_fraction = {RECTANGLE: 1.0, TRIANGLE: 0.5, ELLIPSE: np.pi / 4, HALF: np.pi / 4}[kind]
     across = {RECTANGLE: 1 / 12, TRIANGLE: 1 / 24, ELLIPSE: 1 / 16, HALF: 1 / 16}[kind]
     down = {RECTANGLE: 1 / 12, TRIANGLE: 1 / 18, ELLIPSE: 1 / 16, HALF: 1 / 4 - (4 / (3 * np.pi)) ** 2}[kind]
-    assert area == pytest.approx(share * width * height, rel=0.02)
+    assert area == pytest.approx(filled_fraction * width * height, rel=0.02)
     np.testing.assert_allclose(centre, [26.3, 30.8], atol=0.1)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     expected = turn @ np.diag([across * width**2, down * height**2]) @ turn.T
@@ -36,7 +36,7 @@ def test_drawn_moments_are_those_of_the_pose(kind: int, angle: float) -> None:
 
 
 def test_apex_is_up_and_angle_is_clockwise() -> None:
-    """Second moments do not tell up from down: look for the apex, twice the distance of the base from the centre."""
+    """Second moments do not tell up from down; the apex is twice as far from the centre as the base."""
     poses = np.array([[30, 30, 0, 20, 1.2], [30, 30, np.pi / 2, 20, 1.2]])
     up, right = draw(np.array([TRIANGLE, TRIANGLE]), poses, np.array([True, True]), 60, 2.0) > 0.5
     assert (up[16].sum(), up[36].sum()) == (1, 19)

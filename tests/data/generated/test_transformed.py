@@ -1,4 +1,4 @@
-"""Expanded MNIST and affNIST: translated only, or under affine maps, and never off the canvas."""
+"""Expanded MNIST and affNIST: translated only, or under affine maps, always on the canvas."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from capsnet.data.warping import draw_maps, warp_images
 
 
 def tight(image: torch.Tensor) -> torch.Tensor:
-    """What is left of a picture without its empty border."""
+    """A picture without its empty border."""
     rows, columns = (image > 0).any(dim=1).nonzero(), (image > 0).any(dim=0).nonzero()
     return image[int(rows[0]) : int(rows[-1]) + 1, int(columns[0]) : int(columns[-1]) + 1]
 
 
 def test_preprocess_keeps_the_digit_size_and_targets_are_stored() -> None:
-    """MNIST's digits fill 20 pixels here as there, so a picture of one must not be scaled to 20/28 of 40."""
+    """MNIST's digits fill 20 pixels, so a picture of one must not be scaled to 20/28 of 40."""
     shifted = expanded_mnist("test")
     prepare = shifted.preprocess
     assert isinstance(prepare, Preprocess)
@@ -34,9 +34,9 @@ def test_expanded_digits_are_the_digits_themselves_shifted() -> None:
     assert shifted.origin == "generated"
     assert shifted.preprocess == Preprocess(style="digit", height=40, width=40, border=6)
     index = np.arange(50)
-    here, there = digits.batch(index), shifted.batch(index)
-    assert torch.equal(here.targets, there.targets)
-    for before, after in zip(here.images[:, 0], there.images[:, 0], strict=True):
+    original, moved = digits.batch(index), shifted.batch(index)
+    assert torch.equal(original.targets, moved.targets)
+    for before, after in zip(original.images[:, 0], moved.images[:, 0], strict=True):
         assert torch.equal(tight(before), tight(after))  # no pixel was interpolated
 
 
@@ -81,7 +81,7 @@ def test_splits_use_their_own_digits() -> None:
     assert np.array_equal(generated.digits.targets, mnist("test").targets)
 
 
-def test_affnist_bends_within_its_bounds_and_keeps_every_digit_whole() -> None:
+def test_affnist_keeps_digits_on_the_canvas() -> None:
     dataset = affnist("test", source="generated", versions=2)
     assert isinstance(dataset, Transformed)
     assert len(dataset) == 20_000
@@ -121,8 +121,8 @@ def test_affnist_places_digits_anywhere_they_fit() -> None:
     assert columns[:, 0].any()
     assert columns[:, -1].any()
     first, last = rows.argmax(axis=1), CANVAS - 1 - rows[:, ::-1].argmax(axis=1)
-    share = first / np.maximum(first + CANVAS - 1 - last, 1)  # 0: at the top edge, 1: at the bottom
-    assert 0.46 < share.mean() < 0.54
+    position = first / np.maximum(first + CANVAS - 1 - last, 1)  # 0: at the top edge, 1: at the bottom
+    assert 0.46 < position.mean() < 0.54
 
 
 def test_versions_of_a_digit_differ_but_not_its_label() -> None:
@@ -133,13 +133,13 @@ def test_versions_of_a_digit_differ_but_not_its_label() -> None:
     assert not torch.equal(batch.images[1], batch.images[2])
 
 
-def test_augmentation_applies_on_top() -> None:
+def test_augmentation_is_applied_too() -> None:
     dataset = expanded_mnist("train")
     plain, moved = (dataset.batch([1, 2], augment=a).images for a in (None, Augment(shift=2)))
     assert not torch.equal(plain, moved)
 
 
-def test_by_name_with_options_and_errors() -> None:
+def test_options_are_set_by_name_and_checked() -> None:
     assert len(load("affnist:source=generated,versions=4", "test")) == 40_000
     with pytest.raises(ValueError, match="shifted by 0 to 6 pixels, got 7"):
         load("expanded-mnist:shift=7", "test")
@@ -151,7 +151,7 @@ def test_by_name_with_options_and_errors() -> None:
         load("affnist", "train")
 
 
-def test_the_original_files_are_preferred_where_they_are(tmp_path, monkeypatch) -> None:
+def test_original_files_are_preferred(tmp_path, monkeypatch) -> None:
     from scipy.io import savemat
 
     images = np.random.default_rng(0).integers(0, 256, (1600, 5), dtype=np.uint8)
@@ -167,11 +167,11 @@ def test_the_original_files_are_preferred_where_they_are(tmp_path, monkeypatch) 
     assert load("affnist:source=generated", "test").origin == "generated"
     monkeypatch.delenv("CAPSNET_AFFNIST")
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path / "empty"))
-    assert load("affnist", "test").origin == "generated"  # nothing at hand, nothing fetched without being asked
+    assert load("affnist", "test").origin == "generated"  # no files, and no download by default
     with pytest.raises(FileNotFoundError, match=r"1\.mat"):
         affnist("test", tmp_path / "empty")
 
 
 def test_every_epoch_shows_every_digit_once() -> None:
-    seen = [i for batch in batches(expanded_mnist("validation"), 1000, shuffle=True) for i in batch.indices.tolist()]
-    assert sorted(seen) == list(range(10_000))
+    indices = [i for batch in batches(expanded_mnist("validation"), 1000, shuffle=True) for i in batch.indices.tolist()]
+    assert sorted(indices) == list(range(10_000))

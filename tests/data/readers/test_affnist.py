@@ -1,4 +1,4 @@
-"""affNIST's original files: found under all their names, read upright."""
+"""affNIST's original files: all layouts are found, images are upright."""
 
 import importlib
 import zipfile
@@ -18,7 +18,7 @@ module = importlib.import_module("capsnet.data.readers.affnist")  # the package 
 def write(
     path: Path, images: np.ndarray, labels: np.ndarray, *, column_major: bool = False, packed: bool = True
 ) -> Path:
-    """Write a struct like the author's; 40 consecutive numbers are a row of the picture, or else a column."""
+    """Write a struct like the author's; 40 consecutive numbers are a row of the picture, or a column."""
     path.parent.mkdir(parents=True, exist_ok=True)
     order = images.transpose(0, 2, 1) if column_major else images
     fields = {
@@ -44,10 +44,10 @@ def test_digits_come_out_upright(
     tmp_path: Path, padded: tuple[np.ndarray, np.ndarray], column_major: bool, packed: bool
 ) -> None:
     images, labels = padded
-    found = read_affnist([write(tmp_path / "1.mat", images, labels, column_major=column_major, packed=packed)])
-    np.testing.assert_array_equal(found[0], images)
-    np.testing.assert_array_equal(found[1], labels)
-    assert (found[0].dtype, found[1].dtype) == (np.uint8, np.int64)
+    result = read_affnist([write(tmp_path / "1.mat", images, labels, column_major=column_major, packed=packed)])
+    np.testing.assert_array_equal(result[0], images)
+    np.testing.assert_array_equal(result[1], labels)
+    assert (result[0].dtype, result[1].dtype) == (np.uint8, np.int64)
 
 
 def test_few_ones_are_taken_as_rows(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
@@ -81,14 +81,14 @@ def test_all_layouts_are_found(tmp_path: Path, padded: tuple[np.ndarray, np.ndar
     with zipfile.ZipFile(tmp_path / "e" / "test.mat.zip", "w") as packed:
         packed.write(one, "test.mat")
     for folder in (*(tmp_path / name for name in "abcde"), batches, archive, one):
-        found = read_affnist(find_affnist("test", folder))
-        np.testing.assert_array_equal(found[0], images, err_msg=str(folder))
-        np.testing.assert_array_equal(found[1], labels)
+        result = read_affnist(find_affnist("test", folder))
+        np.testing.assert_array_equal(result[0], images, err_msg=str(folder))
+        np.testing.assert_array_equal(result[1], labels)
     assert len(find_affnist("test", batches)) == 12
     with pytest.raises(FileNotFoundError, match=r"f: expected training_batches with 1\.mat and so on, .* empty folder"):
         find_affnist("train", tmp_path / "f")
     with pytest.raises(FileNotFoundError, match="validation_batches"):
-        find_affnist("validation", batches)  # the test files are nobody's validation files
+        find_affnist("validation", batches)  # the test files are not validation files
     with pytest.raises(ValueError, match="unknown split 'tests'"):
         find_affnist("tests", tmp_path)
 
@@ -120,7 +120,7 @@ def test_download_is_checked_and_cached(
         assert server.asked == ["test_batches.zip"]
 
 
-def test_wrong_content(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
+def test_wrong_content_is_refused(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
     path = tmp_path / "1.mat"
     images, labels = padded[0][:4], padded[1][:4]
 
@@ -144,14 +144,14 @@ def test_wrong_content(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) ->
         read_affnist([tmp_path / "nowhere"])
 
 
-def test_damaged_archive(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
+def test_damaged_archive_is_refused(tmp_path: Path, padded: tuple[np.ndarray, np.ndarray]) -> None:
     archive = zipped(tmp_path / "a.zip", numbered(tmp_path / "test_batches", padded))
-    whole = archive.read_bytes()
-    for end in range(0, len(whole), 500):
-        archive.write_bytes(whole[:end])
+    content = archive.read_bytes()
+    for end in range(0, len(content), 500):
+        archive.write_bytes(content[:end])
         with pytest.raises(ValueError, match=r"a\.zip: expected a complete zip archive"):
             read_affnist([archive])
-    archive.write_bytes(whole[:300] + b"????" + whole[304:])
+    archive.write_bytes(content[:300] + b"????" + content[304:])
     with pytest.raises(ValueError, match=r"a\.zip"):
         read_affnist([archive])
     with zipfile.ZipFile(archive, "w") as other:

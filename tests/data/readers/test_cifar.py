@@ -41,7 +41,7 @@ def pack(parent: Path, target: Path, names: tuple[str, ...] = (*TRAIN, *TEST)) -
     return target
 
 
-def test_pictures_and_splits(parent: Path) -> None:
+def test_pictures_and_splits_match_the_file(parent: Path) -> None:
     train, validation, both, test = (cifar10(s, parent) for s in ("train", "validation", "train+validation", "test"))
     assert (len(train), len(validation), len(both), len(test)) == (16, 4, 20, 4)
     assert both.targets.tolist() == [i % 10 for i in range(20)]
@@ -60,21 +60,21 @@ def test_path_may_be_folder_parent_or_archive(parent: Path, tmp_path: Path, monk
     elsewhere.mkdir()
     archive = pack(parent, elsewhere / ARCHIVE)
     for path in (parent / FOLDER, str(parent), archive, elsewhere):
-        found = cifar10("train", path)
-        np.testing.assert_array_equal(found.images, expected.images)
-        np.testing.assert_array_equal(found.targets, expected.targets)
+        dataset = cifar10("train", path)
+        np.testing.assert_array_equal(dataset.images, expected.images)
+        np.testing.assert_array_equal(dataset.targets, expected.targets)
     assert [p.name for p in elsewhere.iterdir()] == [ARCHIVE]  # nothing is unpacked
     monkeypatch.setenv("CAPSNET_CIFAR10", str(archive))
     assert len(cifar10("test")) == 4
 
 
-def test_wrong_content(parent: Path, tmp_path: Path) -> None:
+def test_wrong_content_is_refused(parent: Path, tmp_path: Path) -> None:
     file = parent / FOLDER / TEST[0]
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-1])
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
     with pytest.raises(ValueError, match=r"test_batch\.bin: expected records of 3,073 bytes, found 12,291 bytes"):
         cifar10("test", parent)
-    file.write_bytes(bytes([200]) + whole[1:])
+    file.write_bytes(bytes([200]) + content[1:])
     with pytest.raises(ValueError, match=r"test_batch\.bin: expected labels 0 to 9, found 200"):
         cifar10("test", parent)
     file.unlink()
@@ -87,11 +87,11 @@ def test_wrong_content(parent: Path, tmp_path: Path) -> None:
         cifar10("train", incomplete)
 
 
-def test_damaged_archive(parent: Path, tmp_path: Path) -> None:
+def test_damaged_archive_is_refused(parent: Path, tmp_path: Path) -> None:
     archive = pack(parent, tmp_path / ARCHIVE)
-    whole = archive.read_bytes()
-    for end in [*range(0, len(whole), 50), len(whole) - 9]:
-        archive.write_bytes(whole[:end])
+    content = archive.read_bytes()
+    for end in [*range(0, len(content), 50), len(content) - 9]:
+        archive.write_bytes(content[:end])
         with pytest.raises(ValueError, match=ARCHIVE):
             cifar10("train", archive)
     archive.write_bytes(b"\x80\x04pickle")
@@ -99,7 +99,7 @@ def test_damaged_archive(parent: Path, tmp_path: Path) -> None:
         cifar10("train", archive)
 
 
-def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path))
     monkeypatch.delenv("CAPSNET_CIFAR10", raising=False)
     monkeypatch.setitem(FILES, ARCHIVE, Remote((dead_url(), dead_url()), FILES[ARCHIVE].hash))

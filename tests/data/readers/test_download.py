@@ -1,4 +1,4 @@
-"""Finding and fetching files: the order of the places, the hashes, and an error that says what to do."""
+"""Finding and downloading files: the order of the places, the hashes, the errors."""
 
 import gzip
 import hashlib
@@ -35,7 +35,7 @@ def remote(*bases: str, name: str = "a.bin", hash: str | None = HASH) -> dict[st
     return {name: Remote(tuple(f"{base}{name}" for base in bases), hash)}
 
 
-def test_download_then_cache(cache: Path, server: WebServer, capfd: pytest.CaptureFixture[str]) -> None:
+def test_file_is_downloaded_once(cache: Path, server: WebServer, capfd: pytest.CaptureFixture[str]) -> None:
     server.answers["a.bin"] = Answer(GOOD)
     files = remote(server.url)
     assert find_or_fetch("toys", files, None) == {"a.bin": cache / "a.bin"}
@@ -43,7 +43,7 @@ def test_download_then_cache(cache: Path, server: WebServer, capfd: pytest.Captu
     find_or_fetch("toys", files, None)
     assert server.asked == ["a.bin"]
     assert [path.name for path in cache.iterdir()] == ["a.bin"]
-    assert capfd.readouterr() == ("", "")  # a library says nothing, and a bar is for terminals only
+    assert capfd.readouterr() == ("", "")  # nothing is printed without a terminal
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha256"])
@@ -79,11 +79,11 @@ def test_without_a_published_hash_the_file_is_taken(cache: Path, server: WebServ
 
 
 def test_login_page_is_refused_as_an_archive(cache: Path, server: WebServer) -> None:
-    """Without a hash to know it by, it would be taken for the data for ever."""
+    """Without a hash it would be used as the data."""
     page = Answer(b"<html>log in to the hotel first</html>")
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as whole:
-        whole.writestr("1.mat", b"numbers")
+    with zipfile.ZipFile(archive, "w") as zip_file:
+        zip_file.writestr("1.mat", b"numbers")
     server.answers |= {"a.zip": page, "good/a.zip": Answer(archive.getvalue())}
     files = remote(server.url, name="a.zip", hash=None)
     with pytest.raises(ValueError, match=r"a\.zip was downloaded but is not what was published.*is no zip archive"):
@@ -97,7 +97,7 @@ def test_login_page_is_refused_as_an_archive(cache: Path, server: WebServer) -> 
 
 
 @pytest.mark.parametrize("first", ["dead", "missing", "damaged", "cut off"])
-def test_second_mirror(cache: Path, server: WebServer, first: str) -> None:
+def test_second_mirror_is_used(cache: Path, server: WebServer, first: str) -> None:
     server.answers |= {
         "damaged/a.bin": Answer(b"wrong"),
         "cut off/a.bin": Answer(GOOD[:1000], headers={"Content-Length": str(len(GOOD))}),
@@ -110,7 +110,7 @@ def test_second_mirror(cache: Path, server: WebServer, first: str) -> None:
     assert [p.name for p in cache.iterdir()] == ["a.bin"]
 
 
-def test_a_cut_off_file_is_refused_even_without_a_hash(cache: Path, server: WebServer) -> None:
+def test_truncated_file_is_refused_even_without_a_hash(cache: Path, server: WebServer) -> None:
     server.answers["a.bin"] = Answer(GOOD[:1000], headers={"Content-Length": str(len(GOOD))})
     with pytest.raises(FileNotFoundError, match="could not be downloaded"):
         find_or_fetch("toys", remote(server.url, hash=None), None)
@@ -133,12 +133,12 @@ def test_no_network_says_what_to_do(cache: Path, server: WebServer) -> None:
     assert f"put a.bin and b.bin into {cache}, or into a folder of your own and write toys:FOLDER" in message
     assert f"{base}a.bin" in message
     assert "refused" in message
-    assert len(message) < 600  # a sentence, not the layers of three libraries
+    assert len(message) < 600  # one sentence, without the errors of three libraries
     with pytest.raises(FileNotFoundError, match=rf"404.*{server.url}a\.bin"):
         find_or_fetch("toys", remote(server.url), None)
 
 
-def test_unwritable_cache(cache: Path, server: WebServer) -> None:
+def test_unwritable_cache_is_reported(cache: Path, server: WebServer) -> None:
     server.answers["a.bin"] = Answer(GOOD)
     cache.parent.write_text("a file where the folder should be")
     with pytest.raises(FileNotFoundError, match=r"could not be downloaded .*cache"):
@@ -149,29 +149,29 @@ def test_named_folder_is_the_only_place_searched(cache: Path, tmp_path: Path, se
     server.answers["a.bin.gz"] = Answer(GOOD)
     files = remote(server.url, name="a.bin.gz")
     find_or_fetch("toys", files, None)
-    own, place = tmp_path / "own", tmp_path / "place"
-    for folder in (own, place):
+    named, place = tmp_path / "own", tmp_path / "place"
+    for folder in (named, place):
         folder.mkdir()
     (place / "a.bin.gz").write_bytes(b"elsewhere")
-    with pytest.raises(FileNotFoundError, match=rf"{own}: expected a\.bin\.gz, found an empty folder"):
-        find_or_fetch("toys", files, own, [place])
-    (own / "a.bin").write_bytes(b"mine")  # unpacked, and with whatever hash
-    assert find_or_fetch("toys", files, own, [place]) == {"a.bin.gz": own / "a.bin"}
+    with pytest.raises(FileNotFoundError, match=rf"{named}: expected a\.bin\.gz, found an empty folder"):
+        find_or_fetch("toys", files, named, [place])
+    (named / "a.bin").write_bytes(b"mine")  # unpacked, with any hash
+    assert find_or_fetch("toys", files, named, [place]) == {"a.bin.gz": named / "a.bin"}
     with pytest.raises(FileNotFoundError, match=r"nowhere: expected .*, found nothing"):
         find_or_fetch("toys", files, tmp_path / "nowhere")
 
 
-def test_a_well_known_place_comes_before_cache_and_network(cache: Path, tmp_path: Path, server: WebServer) -> None:
+def test_system_folder_comes_before_cache_and_network(cache: Path, tmp_path: Path, server: WebServer) -> None:
     files = remote(server.url) | remote(server.url, name="b.bin")
     server.answers |= {"a.bin": Answer(GOOD), "b.bin": Answer(GOOD)}
     (tmp_path / "a.bin").write_bytes(b"system")
     places = [tmp_path / "nowhere", tmp_path]
-    assert find_or_fetch("toys", files, None, places)["a.bin"] == cache / "a.bin"  # half a set is none
+    assert find_or_fetch("toys", files, None, places)["a.bin"] == cache / "a.bin"  # an incomplete set is not used
     (tmp_path / "b.bin").write_bytes(b"system")
     assert find_or_fetch("toys", files, None, places) == {name: tmp_path / name for name in files}
 
 
-def test_named_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_folder_prefers_path_to_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSNET_TOYS", "")
     assert named_folder(None, "CAPSNET_TOYS") is None
     monkeypatch.setenv("CAPSNET_TOYS", "/toys")
@@ -182,5 +182,5 @@ def test_named_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_the_readers_imports_no_network_code() -> None:
     code = "import sys; import capsnet.data; print([m for m in ('pooch', 'requests') if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

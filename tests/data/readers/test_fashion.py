@@ -56,7 +56,7 @@ def fill(folder: Path, suffix: str = ".gz") -> Path:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_own_folder(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_folder_is_read(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = fill(tmp_path / "own", suffix)
     train, validation, test = (fashion_mnist(split, folder) for split in ("train", "validation", "test"))
     assert (len(train), len(validation), len(test)) == (20, 4, 10)
@@ -90,7 +90,7 @@ def test_download_is_checked_and_cached(no_files: Path, server: WebServer, monke
     assert server.asked == ["t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]  # once, and only what is needed
 
 
-def test_no_network(no_files: Path) -> None:
+def test_missing_network_is_reported(no_files: Path) -> None:
     with pytest.raises(
         FileNotFoundError,
         match=r"put t10k-images-idx3-ubyte\.gz and t10k-labels-idx1-ubyte\.gz into .*cache/fashion-mnist, or .* "
@@ -99,15 +99,15 @@ def test_no_network(no_files: Path) -> None:
         fashion_mnist("test")
 
 
-def test_folder_errors(tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere: expected a folder with IDX files"):
         fashion_mnist("train", tmp_path / "nowhere")
     folder = fill(tmp_path / "own")
-    whole = (folder / "t10k-images-idx3-ubyte.gz").read_bytes()
-    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(whole[:-20])
+    content = (folder / "t10k-images-idx3-ubyte.gz").read_bytes()
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(content[:-20])
     with pytest.raises(ValueError, match="expected a complete gzip file"):
         fashion_mnist("test", folder)
-    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(whole)
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(content)
     write_idx(folder / "t10k-labels-idx1-ubyte.gz", np.full(10, 26, np.uint8))
     with pytest.raises(ValueError, match="own: expected labels 0 to 9, found 26"):
         fashion_mnist("test", folder)

@@ -1,4 +1,4 @@
-"""The IDX reader: every type, every packing, and an error that helps for every way a file can be wrong."""
+"""The IDX reader: every type, every compression, and errors for every kind of damage."""
 
 import gzip
 import hashlib
@@ -16,11 +16,11 @@ IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_round_trip(tmp_path: Path, code: str, suffix: str) -> None:
+def test_array_survives_the_round_trip(tmp_path: Path, code: str, suffix: str) -> None:
     array = (np.arange(24).reshape(2, 3, 4) - (0 if code == "u1" else 7)).astype(code)
-    found = read_idx(write_idx(tmp_path / f"a{suffix}", array))
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype
+    result = read_idx(write_idx(tmp_path / f"a{suffix}", array))
+    np.testing.assert_array_equal(result, array)
+    assert result.dtype == array.dtype
 
 
 def test_packing_is_recognised_by_content(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def mat_bytes(variables: dict[str, Any], **options: Any) -> bytes:
 
 
 def big_endian(array: np.ndarray, name: bytes = b"x") -> bytes:
-    """What a MATLAB on an old Sun wrote; SciPy writes little-endian files only."""
+    """A big-endian file; SciPy writes little-endian files only."""
 
     def element(kind: int, body: bytes) -> bytes:
         return struct.pack(">II", kind, len(body)) + body + bytes(-len(body) % 8)
@@ -43,11 +43,11 @@ def test_numbers_of_all_types_are_read(tmp_path: Path, dtype: str, packed: bool)
     array = (np.arange(24).reshape(2, 3, 4) - (0 if dtype[0] == "u" else 7)).astype(dtype)
     path = tmp_path / "a.mat"
     savemat(path, {"a": array, "b": array[0]}, do_compression=packed)
-    found = read_mat(path)
-    assert list(found) == ["a", "b"]
-    np.testing.assert_array_equal(found["a"], array)
-    np.testing.assert_array_equal(found["b"], array[0])
-    assert found["a"].dtype == array.dtype
+    variables_read = read_mat(path)
+    assert list(variables_read) == ["a", "b"]
+    np.testing.assert_array_equal(variables_read["a"], array)
+    np.testing.assert_array_equal(variables_read["b"], array[0])
+    assert variables_read["a"].dtype == array.dtype
 
 
 @given(
@@ -58,30 +58,30 @@ def test_numbers_of_all_types_are_read(tmp_path: Path, dtype: str, packed: bool)
     packed=st.booleans(),
 )
 def test_any_array_is_read_back(array: np.ndarray, packed: bool) -> None:
-    found = decode_mat(mat_bytes({"some_name": array}, do_compression=packed), "memory")["some_name"]
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype
+    result = decode_mat(mat_bytes({"some_name": array}, do_compression=packed), "memory")["some_name"]
+    np.testing.assert_array_equal(result, array)
+    assert result.dtype == array.dtype
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_structs_are_dicts_and_what_is_not_an_array_is_skipped(packed: bool) -> None:
+def test_structs_are_dicts_and_other_values_are_skipped(packed: bool) -> None:
     cell = np.empty((1, 2), dtype=object)
     cell[0, 0], cell[0, 1] = np.arange(3.0), "inside"
     fields = {"image": np.eye(3, dtype=np.uint8), "name": "déjà vu", "deep": {"x": np.arange(4.0)}, "cell": cell}
     variables = {"s": fields, "text": "words", "cell": cell, "complex": np.eye(2) * 1j, "sparse": csr_matrix(np.eye(3))}
-    found = decode_mat(mat_bytes(variables | {"last": np.eye(2)}, do_compression=packed), "memory")
-    assert list(found) == ["s", "last"]
-    np.testing.assert_array_equal(found["s"]["image"], np.eye(3))
-    np.testing.assert_array_equal(found["s"]["deep"]["x"].ravel(), np.arange(4))
-    assert found["s"]["name"] is None
-    np.testing.assert_array_equal(found["last"], np.eye(2))
+    result = decode_mat(mat_bytes(variables | {"last": np.eye(2)}, do_compression=packed), "memory")
+    assert list(result) == ["s", "last"]
+    np.testing.assert_array_equal(result["s"]["image"], np.eye(3))
+    np.testing.assert_array_equal(result["s"]["deep"]["x"].ravel(), np.arange(4))
+    assert result["s"]["name"] is None
+    np.testing.assert_array_equal(result["last"], np.eye(2))
 
 
-def test_big_endian_and_smaller_storage() -> None:
+def test_big_endian_and_smaller_storage_are_read() -> None:
     array = np.arange(6.0).reshape(2, 3)
-    found = decode_mat(big_endian(array), "memory")
-    np.testing.assert_array_equal(found["x"], array)
-    assert found["x"].dtype == np.float64
+    result = decode_mat(big_endian(array), "memory")
+    np.testing.assert_array_equal(result["x"], array)
+    assert result["x"].dtype == np.float64
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -103,7 +103,7 @@ def test_damage_gives_an_array_or_a_value_error(data: st.DataObject) -> None:
         decode_mat(bytes(plain), "memory")
 
 
-def test_damaged_compression() -> None:
+def test_damaged_compression_is_refused() -> None:
     data = bytearray(mat_bytes({"a": np.arange(1000)}, do_compression=True))
     data[400] ^= 0xFF
     with pytest.raises(ValueError, match="memory: expected"):

@@ -18,7 +18,7 @@ module = sys.modules["capsnet.data.readers.mnist"]  # the package's attribute of
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache folder, and a process that has loaded nothing yet; what was loaded before comes back after."""
+    """An empty cache folder and an empty in-process cache, restored afterwards."""
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path / "cache"))
     module._bundled_file.cache_clear()
     yield tmp_path / "cache"
@@ -26,14 +26,14 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_splits_have_their_sizes(digits: ArrayDataset) -> None:
-    whole = mnist("train+validation")
+    both = mnist("train+validation")
     train, validation = mnist("train"), mnist("validation")
-    assert (len(train), len(validation), len(whole), len(digits)) == (50_000, 10_000, 60_000, 10_000)
+    assert (len(train), len(validation), len(both), len(digits)) == (50_000, 10_000, 60_000, 10_000)
     assert train.targets[:5].tolist() == [5, 0, 4, 1, 9]
     assert digits.targets[:5].tolist() == [7, 2, 1, 0, 4]
-    np.testing.assert_array_equal(np.concatenate([train.targets, validation.targets]), whole.targets)
-    np.testing.assert_array_equal(validation.images[-1], whole.images[-1])
-    assert whole.images.mean() == pytest.approx(33.3184, abs=1e-3)  # 0.1307, the figure everybody normalises with
+    np.testing.assert_array_equal(np.concatenate([train.targets, validation.targets]), both.targets)
+    np.testing.assert_array_equal(validation.images[-1], both.images[-1])
+    assert both.images.mean() == pytest.approx(33.3184, abs=1e-3)  # 0.1307, the known mean of MNIST
     assert train.class_names == tuple("0123456789")
     assert (train.image_size, train.channels) == ((28, 28), 1)
     assert mnist("test").images.base is digits.images.base  # decoded once per process
@@ -59,7 +59,7 @@ def test_cache_is_used(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(mnist("test")) == 10_000
 
 
-def test_unwritable_cache_is_fine(fresh: Path) -> None:
+def test_unwritable_cache_is_no_error(fresh: Path) -> None:
     fresh.write_text("a file where the folder should be")
     assert len(mnist("test")) == 10_000
 
@@ -73,7 +73,7 @@ def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     monkeypatch.setenv("CAPSNET_CACHE", "/c")
     assert _cache.cache_dir() == Path("/c")
@@ -101,7 +101,7 @@ def make_folder(folder: Path, *, style: str = "-", suffix: str = "", count: int 
 
 
 @pytest.mark.parametrize(("style", "suffix"), [("-", ""), (".", ""), ("-", ".gz"), (".", ".xz")])
-def test_own_folder(tmp_path: Path, style: str, suffix: str) -> None:
+def test_own_folder_is_read(tmp_path: Path, style: str, suffix: str) -> None:
     folder = make_folder(tmp_path / "own", style=style, suffix=suffix)
     train, validation = mnist("train", folder), mnist("validation", str(folder))
     assert (len(train), len(validation), len(mnist("test", folder))) == (15, 3, 4)
@@ -115,7 +115,9 @@ def test_all_splits_of_a_folder_have_the_same_classes(tmp_path: Path) -> None:
     assert {mnist(s, folder).num_classes for s in ("train", "validation", "train+validation")} == {12}
 
 
-def test_environment_variable_and_rewritten_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_is_used_and_rewritten_files_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = make_folder(tmp_path / "own")
     monkeypatch.setenv("CAPSNET_DATA", str(folder))
     assert len(mnist("test")) == 4
@@ -124,7 +126,7 @@ def test_environment_variable_and_rewritten_files(tmp_path: Path, monkeypatch: p
     assert len(mnist("test")) == 2
 
 
-def test_folder_errors(tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere: expected a folder with IDX files, found nothing"):
         mnist("train", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -133,11 +135,11 @@ def test_folder_errors(tmp_path: Path) -> None:
     ):
         mnist("train", tmp_path / "empty")
     folder = make_folder(tmp_path / "own")
-    whole = (folder / "train-images-idx3-ubyte").read_bytes()
-    (folder / "train-images-idx3-ubyte").write_bytes(whole[:100])
+    content = (folder / "train-images-idx3-ubyte").read_bytes()
+    (folder / "train-images-idx3-ubyte").write_bytes(content[:100])
     with pytest.raises(ValueError, match="train-images-idx3-ubyte: expected 556 bytes for shape 18x6x5, found 100"):
         mnist("train", folder)
-    (folder / "train-images-idx3-ubyte").write_bytes(whole)
+    (folder / "train-images-idx3-ubyte").write_bytes(content)
     write_idx(folder / "train-labels-idx1-ubyte", np.zeros(5, np.uint8))
     with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte: expected 18 uint8 labels, found uint8 of shape"):
         mnist("train", folder)
@@ -146,7 +148,7 @@ def test_folder_errors(tmp_path: Path) -> None:
         mnist("train", folder)
 
 
-def test_unknown_split() -> None:
+def test_unknown_split_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"unknown split 'valid'. Did you mean 'validation'.* Known: train, validation,"
     ):

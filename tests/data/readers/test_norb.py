@@ -76,10 +76,10 @@ def test_pictures_match_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("size", [1, 7, 32, 95])
 def test_averaging_keeps_the_mean_and_a_ramp(size: int) -> None:
     ramp = np.broadcast_to((2 * np.arange(96)).astype(np.uint8), (3, 2, 96, 96))
-    found = shrink(ramp, np.arange(3), slice(0, 2), size)
-    assert found.shape == (3, 2, size, size)
-    centres = (np.arange(size) + 0.5) * 96 / size - 0.5  # the average of a ramp over a stretch is its middle
-    assert np.abs(found - 2 * centres).max() <= 0.5 + 0.26  # rounding, and pixels that are cut
+    shrunk = shrink(ramp, np.arange(3), slice(0, 2), size)
+    assert shrunk.shape == (3, 2, size, size)
+    centres = (np.arange(size) + 0.5) * 96 / size - 0.5  # the average of a ramp over an interval is its middle
+    assert np.abs(shrunk - 2 * centres).max() <= 0.5 + 0.26  # rounding, and pixels that are cut
     flat = np.full((1, 2, 96, 96), 255, np.uint8)
     assert (shrink(flat, np.arange(1), slice(0, 1), size) == 255).all()
 
@@ -118,7 +118,7 @@ def test_damage_is_named(tmp_path: Path, data: bytes, message: str) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_files_that_do_not_belong_together(folder: Path) -> None:
+def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
     def put(kind: str, array: np.ndarray) -> None:
         (folder / f"{TEST}-{kind}.mat").write_bytes(matrix_bytes(array))
 
@@ -140,7 +140,7 @@ def test_files_that_do_not_belong_together(folder: Path) -> None:
         small_norb("validation", folder)
 
 
-def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path))
     monkeypatch.delenv("CAPSNET_SMALL_NORB", raising=False)
     for name, known in list(FILES.items()):

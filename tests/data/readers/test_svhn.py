@@ -1,4 +1,4 @@
-"""SVHN: upright pictures, 10 is 0, the right splits, and errors for files that are something else."""
+"""SVHN: upright pictures, 10 is 0, the right splits, and errors for other files."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pictures_and_labels(folder: Path) -> None:
+def test_pictures_and_labels_match_the_file(folder: Path) -> None:
     images = write(folder / "test_32x32.mat", 12)
     test = svhn("test", folder)
     np.testing.assert_array_equal(test.images, images)
@@ -62,7 +62,7 @@ def test_splits_have_their_sizes(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"y": np.array(["text"])}, "expected the arrays X and y"),
     ],
 )
-def test_wrong_content(folder: Path, changes: dict[str, np.ndarray], message: str) -> None:
+def test_wrong_content_is_refused(folder: Path, changes: dict[str, np.ndarray], message: str) -> None:
     write(folder / "test_32x32.mat", 6, **changes)
     with pytest.raises(ValueError, match=message) as caught:
         svhn("test", folder)
@@ -82,7 +82,7 @@ def test_damage_is_refused(folder: Path) -> None:
         svhn("train", folder)
 
 
-def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path))
     monkeypatch.delenv("CAPSNET_SVHN", raising=False)
     monkeypatch.setitem(FILES, "train_32x32.mat", Remote((dead_url(),), FILES["train_32x32.mat"].hash))

@@ -1,1 +1,1 @@
-"""A user's own images: which files there are, what is on them, in which split they are."""
+"""A user's own images: files, labels and splits."""

@@ -1,6 +1,6 @@
 """Read many image files into one array, once per process, in threads.
 
-Files that cannot be read are left out and named. Byte-identical copies are found, so that they stay in one split.
+Files that cannot be read are skipped and logged. Byte-identical copies are found, so that they stay in one split.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _MUCH = 4e9  # bytes
 
 
 class Decoded(NamedTuple):
-    """The images that could be read, and what they are."""
+    """The images that could be read, their items and groups, and the names of the others."""
 
     images: NDArray[np.uint8]  # (N, C, H, W)
     items: tuple[Item, ...]  # N
@@ -49,7 +49,7 @@ def decode(
     source: str,
     white: int | None = None,
 ) -> Decoded:
-    """Read all ``items`` below ``folder``. The stamps inside them make files that were rewritten different ones."""
+    """Read all ``items`` below ``folder``. They contain stamps, so files that were rewritten are read again."""
     rgb, grey, colour, digests, reasons = _read(folder, items, size, channels, fit, white)
     good = [i for i, reason in enumerate(reasons) if not reason]
     if len(good) < len(items):
@@ -73,9 +73,9 @@ def decode(
 def _read(
     folder: Path, items: tuple[Item, ...], size: tuple[int, int], channels: Channels, fit: Fit, white: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.bool_], list[str], list[str]]:
-    """Fill an RGB and a grey array, as far as they may be needed: whether any image has colour is known at the end.
+    """Fill an RGB and a grey array, if they may be needed: whether any image has colour is known at the end.
 
-    Grey is made of RGB before rounding; resizing is linear, so this is what the ``Preprocess`` for grey does.
+    Grey is computed from RGB before rounding. Resizing is linear, so ``Preprocess`` with one channel gives the same.
     """
     count, (height, width) = len(items), size
     planes_of = {"channels": 1 if channels == "grey" else 3, "fit": fit, "white": white}
@@ -83,9 +83,7 @@ def _read(
     rgb = np.zeros((count if channels != "grey" else 0, 3, height, width), dtype=np.uint8)
     grey = np.zeros((count if channels != "rgb" else 0, 1, height, width), dtype=np.uint8)
     if (needed := rgb.nbytes + grey.nbytes) > _MUCH:
-        log.warning(
-            "%d images of %dx%d take %.0f GB of memory: a smaller size= does with less", count, *size, needed / 1e9
-        )
+        log.warning("%d images of %dx%d take %.0f GB of memory: a smaller size= takes less", count, *size, needed / 1e9)
     colour, digests, reasons = np.zeros(count, dtype=bool), [""] * count, [""] * count
 
     def read_one(i: int) -> None:
@@ -106,7 +104,7 @@ def _read(
             grey[i, 0] = np.rint((planes[0] if channels == "grey" else np.tensordot(LUMA, planes, 1)) * 255)
 
     with warnings.catch_warnings(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        warnings.simplefilter("ignore")  # odd metadata; also keeps what threads do to the filters in here
+        warnings.simplefilter("ignore")  # odd metadata; the block also restores filters that threads change
         work = pool.map(read_one, range(count))
         quiet = None if count > _BAR_FROM else True  # None: only where there is a terminal
         for _ in tqdm(work, total=count, desc="reading images", unit=" images", disable=quiet, leave=False):
@@ -115,23 +113,23 @@ def _read(
 
 
 def _joined(copies: NDArray[np.int64], names: list[str]) -> NDArray[np.int64]:
-    """Numbers of what stays together: copies of a file, and files of a group, whichever way they hang together."""
+    """Numbers of what stays together, by union-find: copies of a file, and files of a group."""
     first: dict[str, int] = {}
-    above = list(range(len(copies)))  # each number of copies points to itself, or to one that it goes with
+    parent = list(range(len(copies)))
 
-    def top(number: int) -> int:
-        while above[number] != number:
-            number = above[number]
+    def root(number: int) -> int:
+        while parent[number] != number:
+            number = parent[number]
         return number
 
     for number, name in zip(copies.tolist(), names, strict=True):
         if name:
-            above[top(number)] = top(first.setdefault(name, number))
-    return np.unique([top(number) for number in copies.tolist()], return_inverse=True)[1].astype(np.int64)
+            parent[root(number)] = root(first.setdefault(name, number))
+    return np.unique([root(number) for number in copies.tolist()], return_inverse=True)[1].astype(np.int64)
 
 
 def _report_copies(items: tuple[Item, ...], groups: NDArray[np.int64], source: str) -> None:
-    """Say how many files are copies of others, and which of these are labelled or placed differently."""
+    """Log how many files are copies of others, and which of these have different labels or splits."""
     members: dict[int, list[Item]] = {}
     for item, group in zip(items, groups.tolist(), strict=True):
         members.setdefault(group, []).append(item)
@@ -139,27 +137,25 @@ def _report_copies(items: tuple[Item, ...], groups: NDArray[np.int64], source: s
     if not copies:
         return
     extra = sum(len(same) - 1 for same in copies)
-    log.info("%s: %d of %d images are copies of others, and stay in the same split as these", source, extra, len(items))
+    log.info("%s: %d of %d images are copies of others and stay in the same split", source, extra, len(items))
     pairs = [(same[0], other) for same in copies for other in same[1:]]
-    torn = [f"{a.name} ({_labels(a)}) and {b.name} ({_labels(b)})" for a, b in pairs if a.labels != b.labels]
-    if torn:
-        log.warning("%s: %d copies of an image carry different labels: %s", source, len(torn), _some(torn))
+    conflicts = [f"{a.name} ({_labels(a)}) and {b.name} ({_labels(b)})" for a, b in pairs if a.labels != b.labels]
+    if conflicts:
+        log.warning("%s: %d copies of an image have different labels: %s", source, len(conflicts), _some(conflicts))
     leaks = [f"{a.name} in {a.split} and {b.name} in {b.split}" for a, b in pairs if a.split != b.split]
     if leaks:
         log.warning("%s: %d copies of an image are in different splits: %s", source, len(leaks), _some(leaks))
 
 
 def _report_dark(folder: Path, items: tuple[Item, ...], images: NDArray[np.uint8], source: str) -> None:
-    """Many instruments put 12 bits into files of 16: taken as 16, white is a dark grey, and 17 levels are all there is.
-
-    Headers are only opened where some image is that dark, which few sets have.
-    """
+    """Warn if all 16-bit images are dark: they may hold 12 bits. Only the headers of dark images are opened."""
+    # read as 16 bits, 12 bits reach a dark grey only, and 17 of the 256 levels
     dark = images.reshape(len(images), -1).max(axis=1) < 64  # (N,)
     deep = [item.name for item, is_dark in zip(items, dark, strict=True) if is_dark and is_deep(folder / item.name)]
     bright = (item.name for item, is_dark in zip(items, dark, strict=True) if not is_dark)
     if deep and not any(is_deep(folder / name) for name in bright):
         text = f"{source}: none of the {len(deep)} images with 16-bit grey levels reaches a quarter of white (65535)"
-        log.warning("%s, for example %s: if less is white in them, say so: white=4095 for 12 bits", text, deep[0])
+        log.warning("%s, for example %s: if white is a lower level, set it: white=4095 for 12 bits", text, deep[0])
 
 
 def _labels(item: Item) -> str:

@@ -60,7 +60,7 @@ def _text(path: Path) -> str:
 
 
 def _header(path: Path, text: str) -> tuple[str, list[str]]:
-    """The delimiter is the one under which the header makes sense: no guessing by counting characters."""
+    """The delimiter and the columns: the delimiter is the one that gives a valid header."""
     first = re.split(r"[\r\n]", text, maxsplit=1)[0]
     for delimiter in ",;\t":
         columns = [name.strip().lower() for name in next(csv.reader([first], delimiter=delimiter), [])]
@@ -93,8 +93,8 @@ def _item(path: Path, line: int, row: dict[str, str]) -> Item:
         name = name.replace("\\", "/")  # written on Windows
     file = path.parent / name
     if not file.is_file():
-        found = "a folder" if file.is_dir() else "nothing"
-        raise FileNotFoundError(f"{path}, line {line}: expected an image file {file}, found {found}")
+        kind = "a folder" if file.is_dir() else "nothing"
+        raise FileNotFoundError(f"{path}, line {line}: expected an image file {file}, found {kind}")
     labels = {label.strip() for label in (row.get("label") or row.get("labels") or "").split("|")} - {""}
     if odd := [label for label in labels if re.search(r"[,;/]", label)]:
         warn_once(f"{path}: {odd[0]!r} is taken as one label; several labels are separated by |")

@@ -1,4 +1,4 @@
-"""Which images there are and what is in them, from the names of folders or from a CSV file. No image is opened here."""
+"""List images and their labels, from the names of folders. No image is opened."""
 
 import logging
 import os
@@ -49,7 +49,7 @@ def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
 
 @lru_cache(maxsize=256)
 def warn_once(message: str) -> None:
-    """The splits of a data set are loaded one after the other; what holds for all of them is logged once."""
+    """Log a warning once, although each split of a data set is loaded separately."""
     log.warning(message)
 
 
@@ -74,7 +74,7 @@ def list_tree(root: Path) -> Listing:
     for folder, split in placed:
         classes = visible_folders(folder)
         if not classes:
-            raise ValueError(f"{folder}: expected one sub-folder per class, found {_what(folder)}")
+            raise ValueError(f"{folder}: expected one sub-folder per class, found {_file_kinds(folder)}")
         if loose := sum(_is_image(entry) for entry in folder.iterdir()):
             warn_once(f"{folder}: ignored {loose} images that lie outside the class folders")
         for c in classes:
@@ -83,7 +83,9 @@ def list_tree(root: Path) -> Listing:
         for c in classes:
             images = [Item(p.relative_to(root).as_posix(), (c.name,), split, stamp_of(p)) for p in _images_under(c)]
             if not images and split in (None, "train"):
-                raise ValueError(f"{c}: class {c.name!r} has 0 images, found {_what(c)}: fill or remove the folder")
+                raise ValueError(
+                    f"{c}: class {c.name!r} has 0 images, found {_file_kinds(c)}: fill or remove the folder"
+                )
             items += images
     return Listing(root, ordered(items), tuple(sorted(names, key=natural)))
 
@@ -93,7 +95,7 @@ def ordered(items: Iterable[Item]) -> tuple[Item, ...]:
 
 
 def visible_folders(folder: Path) -> list[Path]:
-    """Sub-folders that a person made: not hidden, and not the shadow that macOS puts into archives."""
+    """Sub-folders that are neither hidden nor the ``__MACOSX`` of archives."""
     folders = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".") and p.name != "__MACOSX"]
     return sorted(folders, key=lambda p: natural(p.name))
 
@@ -103,7 +105,7 @@ def images_in(folder: str | Path) -> list[Path]:
     root = expanded(folder)
     images = sorted(_images_under(root), key=lambda path: natural(path.relative_to(root).as_posix()))
     if not images:
-        raise ValueError(f"{folder}: expected images, found {_what(root)}")
+        raise ValueError(f"{folder}: expected images, found {_file_kinds(root)}")
     return [path.absolute() if str(path).startswith("~") else path for path in images]  # a name, not a home folder
 
 
@@ -114,12 +116,12 @@ def _images_under(folder: Path) -> Iterator[Path]:
 
 
 def _is_image(path: Path) -> bool:
-    """By its name: what is inside is looked at later, and said if it is not an image after all."""
+    """By its name; the content is checked when the image is read."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
-def _what(folder: Path) -> str:
-    """The kinds of files in a folder, for people whose images are of a kind that is not read here."""
+def _file_kinds(folder: Path) -> str:
+    """The kinds of files in a folder, for error messages."""
     kinds = Counter(Path(name).suffix.lower() or name for _, _, files in os.walk(folder) for name in files)
     if not kinds:
         return "no files"

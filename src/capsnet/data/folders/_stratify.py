@@ -2,11 +2,11 @@
 
 Every example draws a random number from its name. Within a class the examples are sorted by it and cut into
 consecutive runs, so sizes are exact and a new example moves at most one other across each cut. Copies of a file and
-images of a group go together, and then groups are counted and cut.
+images of a group stay together, and groups are counted instead of images.
 
 With several labels per example the classes take turns, the rarest first, each within its own quota: iterative
 stratification (Sechidis, Tsoumakas, Vlahavas 2011) with whole quotas. Examples without a label come last. If a class is
-then missing from some part, the numbers are drawn again, a few times.
+then missing from a part, the numbers are drawn again, up to 20 times.
 """
 
 import hashlib
@@ -40,20 +40,20 @@ class Examples:
         return Examples(self.source, names, self.member[index], groups, self.class_names)
 
 
-def draw_parts(examples: Examples, shares: tuple[float, ...], *, seed: int, stream: str) -> NDArray[np.int64]:
-    """Cut into len(shares) + 1 parts, the last of which takes what the shares leave; no class misses in any.
+def draw_parts(examples: Examples, fractions: tuple[float, ...], *, seed: int, stream: str) -> NDArray[np.int64]:
+    """Cut into len(fractions) + 1 parts, the last of which takes the rest; every part has every class.
 
     Shapes: -> (N,) numbers of parts
     """
-    parts = len(shares) + 1
+    parts = len(fractions) + 1
     purpose = {3: "one each for train, validation and test"}.get(parts, "one for each part of the split")
     _check_counts(examples, parts, purpose)
 
     def quotas(j: int, count: int) -> NDArray[np.int64]:
         least, sizes = int(j >= 0), []
-        for later, share in zip(range(parts - 1, 0, -1), shares, strict=True):
+        for later, fraction in zip(range(parts - 1, 0, -1), fractions, strict=True):
             room = max(0, count - sum(sizes) - later * least)
-            sizes.append(min(max(least, round(count * share)), room))
+            sizes.append(min(max(least, round(count * fraction)), room))
         return np.array([*sizes, count - sum(sizes)], dtype=np.int64)
 
     return _distribute(examples, quotas, seed, stream)
@@ -61,13 +61,13 @@ def draw_parts(examples: Examples, shares: tuple[float, ...], *, seed: int, stre
 
 def draw_folds(examples: Examples, folds: int, *, seed: int, stream: str) -> NDArray[np.int64]:
     """Cut into ``folds`` parts of equal size, class by class. Shapes: -> (N,) numbers of folds"""
-    needed = max(folds, 4 if folds == 2 else 3)  # what a fold leaves must still do for train and validation
+    needed = max(folds, 4 if folds == 2 else 3)  # without a fold enough must be left for train and validation
     _check_counts(examples, needed, f"for {folds} folds and a validation split")
     turn = keyed.integers(seed, 0, _hashes((*examples.class_names, "")), 1, stream, 0, folds)[:, 0]
 
     def quotas(j: int, count: int) -> NDArray[np.int64]:
         sizes = np.diff(np.arange(folds + 1) * count // folds)
-        return np.roll(sizes, turn[j])  # else the odd examples of all classes would meet in the same folds
+        return np.roll(sizes, turn[j])  # else the remainders of all classes would be in the same folds
 
     return _distribute(examples, quotas, seed, stream)
 
@@ -81,13 +81,13 @@ def _distribute(examples: Examples, quotas: Quotas, seed: int, stream: str) -> N
         part = np.full(len(member), -1, dtype=np.int64)
         for j in np.argsort(member.sum(axis=0), kind="stable"):
             _place(part, order, member[:, j], quotas(int(j), int(member[:, j].sum())))
-        nothing = np.logical_not(member.any(axis=1))
-        _place(part, order, nothing, quotas(-1, int(nothing.sum())))
+        unlabelled = np.logical_not(member.any(axis=1))
+        _place(part, order, unlabelled, quotas(-1, int(unlabelled.sum())))
         count = len(quotas(-1, 0))
-        held = np.stack([member[part == p].any(axis=0) for p in range(count)])  # (P, J)
-        if held.all():
+        present = np.stack([member[part == p].any(axis=0) for p in range(count)])  # (P, J)
+        if present.all():
             return part[examples.groups]
-        missing = int((~held).any(axis=0).argmax())
+        missing = int((~present).any(axis=0).argmax())
     raise ValueError(
         f"{examples.source}: class {examples.class_names[missing]!r} has {member[:, missing].sum()} different images, "
         "but the labels they share with other classes keep them out of some split: add images or name the splits"
@@ -95,11 +95,11 @@ def _distribute(examples: Examples, quotas: Quotas, seed: int, stream: str) -> N
 
 
 def _place(
-    part: NDArray[np.int64], order: NDArray[np.int64], mine: NDArray[np.bool_], quota: NDArray[np.int64]
+    part: NDArray[np.int64], order: NDArray[np.int64], member: NDArray[np.bool_], quota: NDArray[np.int64]
 ) -> None:
-    """Write the parts of those of ``mine`` that have none, in ``order``, each part as far as its quota has room."""
-    room = np.clip(quota - np.bincount(part[mine & (part >= 0)], minlength=len(quota)), 0, None)
-    free = order[mine[order] & (part[order] < 0)]
+    """Assign a part to those of ``member`` that have none, in ``order``, until each part has its quota."""
+    room = np.clip(quota - np.bincount(part[member & (part >= 0)], minlength=len(quota)), 0, None)
+    free = order[member[order] & (part[order] < 0)]
     part[free] = np.repeat(np.arange(len(quota)), room)[: len(free)]
 
 

@@ -5,8 +5,8 @@
 - A CSV file, or a folder with one such file and at most one sub-folder: see ``_labels_csv``. Targets are class numbers
   if every image has one label, else multi-hot.
 
-Without splits of your own, ``validation`` and ``test`` are shares of each class, see ``_stratify``. A split that you
-did not name is drawn from your train. With ``folds=K``, fold number ``fold`` is the test split.
+Without splits of your own, ``validation`` and ``test`` are fractions of each class, see ``_stratify``. A split that is
+missing is drawn from your train. With ``folds=K``, fold number ``fold`` is the test split.
 """
 
 import re
@@ -29,7 +29,7 @@ from capsnet.data.folders._stratify import Examples, draw_folds, draw_parts
 from capsnet.data.preprocess import Fit, White, preprocess_for
 from capsnet.data.splits import SPLITS
 
-Share = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class FolderDataset(ArrayDataset):
@@ -56,12 +56,12 @@ def folder(
     fit: Fit = "crop",
     white: White | None = None,
     seed: int = 0,
-    validation: Share = 0.15,
-    test: Share = 0.15,
+    validation: Fraction = 0.15,
+    test: Fraction = 0.15,
     folds: Annotated[int, Field(ge=2)] | None = None,
     fold: Annotated[int, Field(ge=0)] = 0,
 ) -> FolderDataset:
-    """Load one split of a user's images, all brought to ``size`` ("64", or "48x64" for height x width).
+    """Load one split of a user's images, resized to ``size`` ("64", or "48x64" for height x width).
 
     ``channels``: "auto" is RGB if any image of any split has colour, else grey. ``fit`` and
     ``white`` (the grey level that is white in 16-bit files: 4095 if they hold 12 bits) as in ``Preprocess``.
@@ -69,7 +69,7 @@ def folder(
     check_name("split", split, SPLITS)
     if path is None:
         raise ValueError("folder needs the path of a folder with one sub-folder per class, or of a CSV file")
-    _check_shares(validation, test, folds, fold)
+    _check_fractions(validation, test, folds, fold)
     source = expanded(path)
     listing = _list(source)
     data = decode(listing.folder, listing.items, _parse_size(size), channels, fit, str(source), white)
@@ -108,7 +108,7 @@ def _list(source: Path) -> Listing:
     if labelled:
         raise ValueError(
             f"{source}: found {labelled[0].name} as well as {len(folders)} sub-folders and {len(tables)} CSV files: "
-            f"either may say what the classes are, so give the path of the CSV file, or move it elsewhere"
+            f"both may define the classes, so give the path of the CSV file, or move it elsewhere"
         )
     return list_tree(source)
 
@@ -125,33 +125,33 @@ def _examples(source: Path, listing: Listing, data: Decoded) -> Examples:
     if len(number) < 2 and not _is_multilabel(listing):
         only = listing.class_names[0]
         raise ValueError(f"{source}: expected at least two classes, found only {only!r}; is that the folder you meant?")
-    # a group is drawn by its own name: that of its first image would change with a new image
+    # a group is drawn by its name: its first image may change when images are added
     names = tuple(f"group {item.group}" if item.group else item.name for item in data.items)
     return Examples(str(source), names, member, data.groups, listing.class_names)
 
 
 def _own_splits(examples: Examples, data: Decoded, seed: int, validation: float, test: float) -> NDArray[np.str_]:
-    """The splits that the user named; what is missing of validation and test is drawn from train."""
+    """The user's own splits; a missing validation or test split is drawn from train."""
     where = np.array([item.split for item in data.items], dtype="<U10")
-    shares = {name: share for name, share in (("test", test), ("validation", validation)) if name not in where}
+    fractions = {name: fraction for name, fraction in (("test", test), ("validation", validation)) if name not in where}
     train = np.flatnonzero(where == "train")
     if not len(train):
         raise ValueError(f"{examples.source}: not one readable image is in the split train")
-    if shares:
-        parts = draw_parts(examples.take(train), tuple(shares.values()), seed=seed, stream="folder.split")
-        where[train] = np.array([*shares, "train"])[parts]
-    sides: dict[str, set[str]] = {}
-    for item, side in zip(data.items, where, strict=True):
-        sides.setdefault(item.group, set()).add(side)
-    if torn := [group for group, found in sides.items() if group and len(found) > 1]:
-        warn_once(f"{examples.source}: {len(torn)} groups have images in several splits, for example {torn[0]!r}")
+    if fractions:
+        parts = draw_parts(examples.take(train), tuple(fractions.values()), seed=seed, stream="folder.split")
+        where[train] = np.array([*fractions, "train"])[parts]
+    splits: dict[str, set[str]] = {}
+    for item, split in zip(data.items, where, strict=True):
+        splits.setdefault(item.group, set()).add(split)
+    if divided := [group for group, names in splits.items() if group and len(names) > 1]:
+        warn_once(f"{examples.source}: {len(divided)} groups have images in several splits, for example {divided[0]!r}")
     for name in ("train", "validation", "test"):
         lacking = np.flatnonzero(~examples.member[where == name].any(axis=0))
         if not len(lacking):
             continue
         words = f"{examples.source}: class {examples.class_names[lacking[0]]!r} has no image in the split {name}"
         if name == "train":
-            raise ValueError(f"{words}: a class that is never shown cannot be learned")
+            raise ValueError(f"{words}: a class without training images cannot be learned")
         warn_once(words)
     return where
 
@@ -160,9 +160,7 @@ def _fold_splits(
     examples: Examples, data: Decoded, seed: int, validation: float, folds: int, fold: int
 ) -> NDArray[np.str_]:
     if data.items[0].split is not None:
-        raise ValueError(
-            f"{examples.source}: the images come with splits of their own, so folds={folds} cannot be drawn"
-        )
+        raise ValueError(f"{examples.source}: the images have splits of their own, so folds={folds} cannot be drawn")
     where = np.full(len(data.items), "test", dtype="<U10")
     rest = np.flatnonzero(draw_folds(examples, folds, seed=seed, stream="folder.folds") != fold)
     parts = draw_parts(examples.take(rest), (validation,), seed=seed, stream=f"folder.validation.{fold}")
@@ -170,7 +168,7 @@ def _fold_splits(
     return where
 
 
-def _check_shares(validation: float, test: float, folds: int | None, fold: int) -> None:
+def _check_fractions(validation: float, test: float, folds: int | None, fold: int) -> None:
     if not (validation > 0 and test > 0 and validation + test < 1):
         raise ValueError(
             f"validation and test must be above 0 and leave something to train on, got {validation:g} and {test:g}"

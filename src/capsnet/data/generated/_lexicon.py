@@ -19,7 +19,7 @@ _LISTS = _read()
 TOPICS = tuple(name for name in _LISTS if name.islower())
 CLAUSE = 5  # words of the longest phrasing
 _SLOTS = ("WHO", "DID", "WHAT", "ADJ", "FIRST", "SECOND")
-_CHOICES = 12  # a multiple of every number of words to choose from, so that each is as likely as the others
+_CHOICES = 12  # a multiple of every list's length, so that all words are equally likely
 
 VOCABULARY = vocabulary_of(
     *([word for words in _LISTS[topic] for word in words.replace(",", "").split()] for topic in TOPICS),
@@ -42,7 +42,7 @@ class Phrases(NamedTuple):
     ) -> NDArray[np.int64]:
         """Phrases about ``topics`` (N,); ``which`` (N,) and ``choices`` (N, CLAUSE), in [0, 1), choose their words.
 
-        The two words of a pair are chosen by one number, the first one's, so that they belong together.
+        The two words of a pair are chosen by one number, the first one's.
         """
         codes = self.codes[(which * len(self.codes)).astype(np.int64)]  # (N, CLAUSE)
         second = codes == -1 - _SLOTS.index("SECOND")

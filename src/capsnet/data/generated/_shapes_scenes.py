@@ -1,7 +1,7 @@
 """Scenes of one part, one whole, one scrambled whole, or several wholes.
 
 A scene is a pure function of (seed, stream, example index). Scrambling and crowding are searches: proposals are drawn,
-each under its own key, until one fulfils what the docstring promises.
+each under its own key, until one meets the conditions in the docstring.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from capsnet.data.generated._shapes_draw import ELLIPSE, RECTANGLE, TRIANGLE, dr
 from capsnet.data.generated._shapes_wholes import FILLED, JITTER, KINDS, PARTS, PLACES, REACH, VALID, WHOLES, place
 
 SINGLE_PARTS = ("rectangle", "triangle", "ellipse")
-PAIR_ERROR = 0.2  # scrambled: any two parts stand to each other wrongly by this many sizes of the whole, or more
-FIT_ERROR = 0.15  # scrambled: however the right arrangement is moved and turned, the parts miss it by this, or more
-INK_ERROR = 0.05  # scrambled: the sum of the pixels differs from that of the right picture by this share, or less
-SHARED = (0.03, 0.28)  # crowded: the share of each object's silhouette that lies on other objects' silhouettes
+PAIR_ERROR = 0.2  # scrambled: least ``pair_error``, in sizes of the whole
+FIT_ERROR = 0.15  # scrambled: least ``fit_error``, in sizes of the whole
+INK_ERROR = 0.05  # scrambled: largest relative difference of the sum of the pixels from that of the right picture
+SHARED = (0.03, 0.28)  # crowded: bounds of the fraction of each object's silhouette that others cover
 TILT = 0.5  # radians: how far a whole leans to either side
 
 _PROPOSALS = 16  # per round; most examples need one to three rounds
@@ -95,11 +95,10 @@ def single_wholes(key: Key, index: NDArray, size: int) -> Scene:
 
 
 def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
-    """The pictures of ``single_wholes``, with every part but the first moved and turned until no whole is left.
+    """The pictures of ``single_wholes``, with every part but the first moved and turned so that there is no whole.
 
-    Any two parts stand to each other wrongly by at least ``PAIR_ERROR``; no way of moving and turning the right
-    arrangement brings it within ``FIT_ERROR`` of the parts; all parts are on the canvas, about where the whole would
-    be; and the amount of ink is that of the right picture within ``INK_ERROR``.
+    ``pair_error`` is at least ``PAIR_ERROR`` and ``fit_error`` at least ``FIT_ERROR``; all parts are on the canvas,
+    about where the whole would be; and the amount of ink is that of the right picture within ``INK_ERROR``.
     """
     right = single_wholes(key, index, size)
     classes, poses, ink = right.classes, right.poses, _ink(right, size)  # (B, 1), (B, 1, 4), (B,)
@@ -129,7 +128,7 @@ def scrambled_wholes(key: Key, index: NDArray, size: int) -> Scene:
 def crowded_wholes(key: Key, index: NDArray, size: int, objects: int) -> Scene:
     """Several wholes of different classes, each of them touching another.
 
-    Of the silhouette of each (its parts filled), a share within ``SHARED`` lies on the others.
+    Others cover a fraction within ``SHARED`` of each silhouette (its parts filled).
     """
     count = len(index)
     classes = np.argsort(key.uniform(index, len(WHOLES), "classes"), axis=1, kind="stable")[:, :objects]  # (B, K)
@@ -150,8 +149,8 @@ def crowded_wholes(key: Key, index: NDArray, size: int, objects: int) -> Scene:
         moved[..., :2] = corner
         scene = _scene(moved, classes[rows], place(moved, local[rows]))
         passed = np.asarray(np.all(shared_silhouettes(scene, size, step=2) < SHARED[1] + 0.1, axis=1))  # a cheap guess
-        share = shared_silhouettes(Scene(*(column[passed] for column in scene)), size)
-        passed[passed] = np.all((share >= SHARED[0]) & (share <= SHARED[1]), axis=1)
+        covered = shared_silhouettes(Scene(*(column[passed] for column in scene)), size)
+        passed[passed] = np.all((covered >= SHARED[0]) & (covered <= SHARED[1]), axis=1)
         return passed
 
     poses[..., :2] = _search(count, propose, accept)
@@ -168,7 +167,7 @@ def draw_parts(scene: Scene, size: int, *, silhouette: bool = False, step: float
 
 
 def shared_silhouettes(scene: Scene, size: int, step: float = 1.0) -> NDArray:
-    """Which share of each object's silhouette lies on those of the others. Shapes: -> (B, K)"""
+    """The fraction of each object's silhouette that others cover. Shapes: -> (B, K)"""
     solid = draw_parts(scene, size, silhouette=True, step=step).max(axis=2) > 0.5  # (B, K, H, W)
     crossed = solid & (solid.sum(axis=1, keepdims=True) > 1)
     return crossed.sum(axis=(2, 3)) / solid.sum(axis=(2, 3))
@@ -204,7 +203,7 @@ def _ink(scene: Scene, size: int) -> NDArray:
 
 
 def _jittered(key: Key, index: NDArray, classes: NDArray) -> NDArray:
-    """Parts at their places, give or take. Shapes: index (B,), classes (B, K) -> (B, K, P, 5)"""
+    """Parts at their places, with jitter. Shapes: index (B,), classes (B, K) -> (B, K, P, 5)"""
     shape = (*classes.shape, PARTS, 5)
     unit = 2 * key.uniform(index, shape[1] * PARTS * 5, "jitter").reshape(shape) - 1
     local = PLACES[classes].copy()
@@ -225,15 +224,15 @@ def _whole_extents(classes: NDArray, parts: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _corner(low: NDArray, high: NDArray, unit: NDArray, size: int) -> NDArray:
-    """Where to put the origin of what reaches from ``low`` to ``high`` about it, so that all of it is on the canvas."""
+    """Where to put the origin of what extends from ``low`` to ``high`` about it, so that it is on the canvas."""
     return -low + unit * (size - 1 - (high - low))
 
 
 def _boxes_meet(low: NDArray, high: NDArray) -> NDArray:
-    """Whether every box crosses another, and none has another mostly on it. Shapes: 2 x (..., K, 2) -> (...)"""
+    """Whether every box overlaps another, but none by half or more. Shapes: 2 x (..., K, 2) -> (...)"""
     upper = np.minimum(high[..., :, None, :], high[..., None, :, :])
     lower = np.maximum(low[..., :, None, :], low[..., None, :, :])
     crossing = np.maximum(upper - lower, 0).prod(axis=-1)  # (..., K, K)
-    share = crossing / (high - low).prod(axis=-1)[..., None]
-    share = share * ~np.eye(low.shape[-2], dtype=bool)
-    return (share.max(axis=-1) > 0.02).all(axis=-1) & (share.max(axis=(-1, -2)) < 0.5)
+    overlap = crossing / (high - low).prod(axis=-1)[..., None]
+    overlap = overlap * ~np.eye(low.shape[-2], dtype=bool)
+    return (overlap.max(axis=-1) > 0.02).all(axis=-1) & (overlap.max(axis=(-1, -2)) < 0.5)

@@ -13,7 +13,7 @@ from capsnet.data.generated._shapes_draw import ELLIPSE, HALF, RECTANGLE, TRIANG
 
 
 class Part(NamedTuple):
-    """One part in the frame of its whole. The first part of a whole is the one that a scrambled picture leaves."""
+    """One part in the frame of its whole. A scrambled picture leaves the first part in its place."""
 
     name: str
     kind: int
@@ -51,9 +51,9 @@ ARRANGEMENTS: dict[str, tuple[Part, ...]] = {
     ),
 }
 WHOLES = tuple(ARRANGEMENTS)
-_ALIKE = {"boat": (1, 2), "face": (1, 2)}  # parts that may change places and leave the whole what it is
+_ALIKE = {"boat": (1, 2), "face": (1, 2)}  # parts that may change places without changing the whole
 PARTS = max(len(parts) for parts in ARRANGEMENTS.values())  # P; shorter wholes are padded
-REACH = np.array([[0.5, 0.5], [0.5, 0.5], [0.3, 0.37]])  # (J, 2): scrambled parts stay this near: in the head, say
+REACH = np.array([[0.5, 0.5], [0.5, 0.5], [0.3, 0.37]])  # (J, 2): scrambled parts stay this near to the middle
 JITTER = np.array([0.015, 0.015, 0.05, 0.05, 0.05])  # of x, y (sizes), angle (radians), width and aspect (fractions)
 
 
@@ -98,10 +98,10 @@ def to_frame(wholes: NDArray, centres: NDArray) -> NDArray:
 
 
 def pair_error(classes: NDArray, centres: NDArray) -> NDArray:
-    """By how much the best-placed pair of parts stands wrongly to each other, in sizes of the whole.
+    """The error of the best-placed pair of parts, in sizes of the whole.
 
-    A pair stands right if the way from one part to the other is as in the arrangement, wherever the pair has gone.
-    0 means that some pair is as it should be; large means that none is, in either reading of parts that look alike.
+    The error of a pair is the difference between the vector from one part to the other and that in the arrangement.
+    Parts that look alike may change places.
 
     Shapes: classes (...), centres (..., P, 2) in the frame of the whole -> (...)
     """
@@ -113,10 +113,10 @@ def pair_error(classes: NDArray, centres: NDArray) -> NDArray:
 
 
 def fit_error(classes: NDArray, centres: NDArray) -> NDArray:
-    """How far the parts are (root mean square, in sizes) from the right arrangement however that is moved and turned.
+    """Root mean square distance of the parts from the right arrangement, moved and turned to fit best, in sizes.
 
-    An upside-down house is a house turned, and has error 0: this tells it from a scrambled one, which ``pair_error``
-    does not. The best turn has a closed form once the plane is read as complex numbers.
+    An upside-down house has error 0 here, but not in ``pair_error``. In complex numbers the best turn has a closed
+    form.
 
     Shapes: classes (...), centres (..., P, 2) in the frame of the whole -> (...)
     """

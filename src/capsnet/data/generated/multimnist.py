@@ -29,7 +29,7 @@ class Pairs(Dataset):
     """Pairs of overlapping digits, made from the digits of one split.
 
     With ``fresh``, each epoch shows other pairs (epoch e: numbers e * pairs to (e + 1) * pairs - 1), as training on 60
-    million of them does; without it the pairs are the same always, as a test set is.
+    million of them does; without it all epochs show the same pairs.
 
     Shapes of a batch: images (B, 1, H, W); targets (B, 10) multi-hot; sources.images (B, 2, 1, H, W), classes (B, 2)
     """
@@ -42,7 +42,7 @@ class Pairs(Dataset):
     ) -> None:
         height, width = digits.image_size
         side = max(height, width)
-        least = max(side, 2 * shift)  # at least half of the digit's side is visible, wherever it is
+        least = max(side, 2 * shift)  # at least half of the digit's side is visible
         if canvas < least:
             raise ValueError(
                 f"a canvas of {canvas} cuts off more than half of {height}x{width} digits shifted by {shift}: "
@@ -56,7 +56,7 @@ class Pairs(Dataset):
         self.name = name
         self.class_names = digits.class_names
         self.image_size = (canvas, canvas)
-        self._by_class = np.argsort(digits.targets, kind="stable")  # digits of one class stand together here
+        self._by_class = np.argsort(digits.targets, kind="stable")  # digits sorted by class
         self._counts = np.bincount(digits.targets, minlength=digits.num_classes)  # (J,)
         self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]])  # (J,)
 
@@ -70,15 +70,15 @@ class Pairs(Dataset):
     def choose(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which two digits make each pair. Shapes: (B,) -> (B, 2)
 
-        The partner is drawn evenly from all digits of other classes: in the order by class, those of the own class are
-        one block, which is jumped over.
+        The partner is drawn uniformly from all digits of other classes: sorted by class, those of the first digit's
+        class are one block, which is skipped.
         """
         first = numbers % len(self.digits)
-        own = self.digits.targets[first]
-        others = len(self.digits) - self._counts[own]
+        label = self.digits.targets[first]
+        others = len(self.digits) - self._counts[label]
         drawn = keyed.uniform(self.seed, 0, numbers, 1, "multimnist.partner")[:, 0]
         place = np.minimum((drawn * others).astype(np.int64), others - 1)
-        place += np.where(place >= self._starts[own], self._counts[own], 0)
+        place += np.where(place >= self._starts[label], self._counts[label], 0)
         return np.stack([first, self._by_class[place]], axis=1)
 
     def offsets(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -105,7 +105,7 @@ class Pairs(Dataset):
         return alone.reshape(*chosen.shape, canvas, canvas)
 
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
-        """Make pairs; ``augment`` moves a pair as a whole, its sources with it."""
+        """Make pairs; ``augment`` moves a pair together with its sources."""
         index = self._check_indices(indices)
         numbers = self.numbers(index, epoch)
         chosen = self.choose(numbers)
@@ -151,7 +151,7 @@ def _extent(marks: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 @register(
     "multimnist",
-    "Two overlapping digits, 36x36, made as they are needed: a new 50,000 pairs per epoch, 10,000 fixed test pairs",
+    "Two overlapping digits, 36x36, generated: 50,000 new pairs per epoch, 10,000 fixed test pairs",
     SPLITS,
     source="generated",
     gallery="mnist",
@@ -167,7 +167,7 @@ def multimnist(
     pairs: Annotated[int, Field(ge=1)] | None = None,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Pairs:
-    """Load one split; digits of different splits never meet.
+    """Load one split; both digits of a pair are from that split.
 
     Args:
         path: a folder of IDX files to take the digits from, instead of MNIST.

@@ -6,8 +6,8 @@ counting words is not enough. With labels=single all one to three clauses are ab
 is about another one: a network can learn from single-label texts and be tested on multi-label ones, as in Zhao et al.,
 *Investigating capsule networks with dynamic routing for text classification*, EMNLP 2018 (arXiv 1804.00538).
 
-Every text is a pure function of (seed, split, index). Its words decide to which split a text may belong, so no two
-splits share one, whatever their seeds and options.
+Every text is a pure function of (seed, split, index). The split of a text is a function of its words, so no two splits
+share one, whatever their seeds and options.
 """
 
 from typing import Annotated, Literal
@@ -61,18 +61,18 @@ class Sentences(Dataset):
         if not _MOST < topics <= len(TOPICS):
             raise ValueError(f"topics must lie in {_MOST + 1}..{len(TOPICS)}, got {topics}")
         if not 0 <= noise <= 1:
-            raise ValueError(f"noise is a share and must lie in 0..1, got {noise}")
+            raise ValueError(f"noise is a fraction and must lie in 0..1, got {noise}")
         if count is not None and count < 1:
             raise ValueError(f"count must be at least 1 example, got {count}")
         self.name = f"sentences {labels} {split}"
         self.preprocess = WORDS
         self.class_names = TOPICS[:topics]
-        made = [
+        texts = [
             _texts(piece, COUNTS[piece] if count is None else count, topics, labels, noise, seed)
             for piece in split.split("+")
         ]
-        self.words = np.concatenate([words for words, _ in made])  # (N, L)
-        hot = np.concatenate([hot for _, hot in made])  # (N, J)
+        self.words = np.concatenate([words for words, _ in texts])  # (N, L)
+        hot = np.concatenate([hot for _, hot in texts])  # (N, J)
         self.targets = hot.argmax(axis=1) if labels == "single" else hot.astype(np.float32)
 
     def __len__(self) -> int:
@@ -81,13 +81,13 @@ class Sentences(Dataset):
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)
         if augment is not None and augment != Augment():
-            raise ValueError(f"a text cannot be moved or bent as a picture can: leave out {augment}")
+            raise ValueError(f"texts cannot be augmented: leave out {augment}")
         return Batch(
             torch.from_numpy(self.words[index]), torch.from_numpy(self.targets[index]), torch.from_numpy(index)
         )
 
     def text(self, index: int) -> str:
-        """An example as people read it."""
+        """An example as a string."""
         return WORDS.text(self.words[self._check_indices([index])[0]])
 
     def __repr__(self) -> str:
@@ -102,10 +102,10 @@ def _texts(
     missing = np.arange(count)
     attempt = 0
     while missing.size:
-        made = _draft(seed, attempt, missing, f"sentences.{split}", topics, labels, noise)
-        fine = np.isin(_bucket(made[0]), _BUCKETS[split])
-        words[missing[fine]], hot[missing[fine]] = made[0][fine], made[1][fine]
-        missing = missing[~fine]
+        new_words, new_hot = _draft(seed, attempt, missing, f"sentences.{split}", topics, labels, noise)
+        accepted = np.isin(_bucket(new_words), _BUCKETS[split])
+        words[missing[accepted]], hot[missing[accepted]] = new_words[accepted], new_hot[accepted]
+        missing = missing[~accepted]
         attempt += 1
     return words, hot
 
@@ -128,11 +128,11 @@ def _draft(
         return keyed.uniform(seed, attempt, index, n, f"{stream}.{what}").astype(np.float64, copy=False)
 
     N = len(index)
-    order = draw("topics", len(TOPICS))[:, :topics].argsort(axis=1)  # (N, J): first those said, then the one denied
-    said = 1 + (draw("said", 1) * _MOST).astype(np.int64)  # (N, 1)
-    denied = np.where(draw("denied", 1) < 0.5, 0, np.minimum(said, _CLAUSES - said))
+    order = draw("topics", len(TOPICS))[:, :topics].argsort(axis=1)  # (N, J): first the stated, then the denied one
+    num_said = 1 + (draw("said", 1) * _MOST).astype(np.int64)  # (N, 1): clauses
+    num_denied = np.where(draw("denied", 1) < 0.5, 0, np.minimum(num_said, _CLAUSES - num_said))
     place = draw("order", _CLAUSES).argsort(axis=1)  # (N, 4): clause k of the text is number place[k]
-    saying, denying = place < said, (place >= said) & (place < said + denied)
+    saying, denying = place < num_said, (place >= num_said) & (place < num_said + num_denied)
     topic = np.where(saying, 0 if labels == "single" else np.minimum(place, _MOST - 1), _MOST)
     topic = np.take_along_axis(order, topic, axis=1).ravel()  # (N * 4,)
     which, choices = draw("phrasing", _CLAUSES).ravel(), draw("words", _CLAUSES * CLAUSE).reshape(-1, CLAUSE)
@@ -144,18 +144,18 @@ def _draft(
     joined *= present & (present.cumsum(axis=1) > 1)
     words = np.concatenate([joined[..., None], filled], axis=2).reshape(N, -1)  # (N, 4 * (1 + CLAUSE))
     hot = np.zeros((N, topics), bool)
-    np.put_along_axis(hot, order[:, :_MOST], np.arange(_MOST) < (1 if labels == "single" else said), axis=1)
+    np.put_along_axis(hot, order[:, :_MOST], np.arange(_MOST) < (1 if labels == "single" else num_said), axis=1)
     return _with_fillers(words, draw("filler", words.shape[1]), draw("which", words.shape[1]), noise), hot
 
 
 def _with_fillers(
     words: NDArray[np.int64], chance: NDArray[np.float64], which: NDArray[np.float64], noise: float
 ) -> NDArray[np.int64]:
-    """Put a filler before a share ``noise`` of the words while there is room, and close all gaps: (N, W) -> (N, L)."""
+    """Put a filler before a fraction ``noise`` of the words while there is room; close all gaps: (N, W) -> (N, L)."""
     chance = np.where(words > 0, chance, 1.0)
     room = LENGTH - (words > 0).sum(axis=1, keepdims=True)
-    wanted = (chance < noise) & (chance.argsort(axis=1).argsort(axis=1) < room)
-    fillers = np.where(wanted, FILLERS[(which * len(FILLERS)).astype(np.int64)], 0)
+    insert = (chance < noise) & (chance.argsort(axis=1).argsort(axis=1) < room)
+    fillers = np.where(insert, FILLERS[(which * len(FILLERS)).astype(np.int64)], 0)
     both = np.stack([fillers, words], axis=2).reshape(len(words), -1)  # (N, 2 W)
     closed = np.take_along_axis(both, (both == 0).argsort(axis=1, kind="stable"), axis=1)
     return closed[:, :LENGTH]

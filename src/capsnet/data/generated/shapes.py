@@ -1,4 +1,4 @@
-"""Shapes: generated pictures of parts and wholes whose ground truth is known to the pixel.
+"""Shapes: generated pictures of parts and wholes with ground truth for every pixel.
 
 - parts: one rectangle, triangle or ellipse
 - wholes: one house, boat or face, which are arrangements of the same few shapes (``_shapes_wholes``)
@@ -122,14 +122,14 @@ class Shapes(Dataset):
         return Truth(*scene[:3], scene.kinds, scene.filled, scene.kinds >= 0, owner, owner_part)
 
     def _scene(self, index: NDArray[np.int64]) -> Scene:
-        """The scenes of these examples; each is searched for once and remembered, about a kilobyte per example."""
+        """The scenes of these examples; each is computed once and stored, about a kilobyte per example."""
         new = np.unique(index[~self._known[index]])
         start = 0
         for piece, count in self._pieces:
             rows = new[(new >= start) & (new < start + count)]
             if rows.size:
-                for column, found in zip(self._memory, self._of_split(piece, rows - start), strict=True):
-                    column[rows] = found
+                for column, values in zip(self._memory, self._of_split(piece, rows - start), strict=True):
+                    column[rows] = values
                 self._known[rows] = True
             start += count
         return Scene(*(column[index] for column in self._memory))

@@ -31,13 +31,13 @@ from capsnet.data.warping import draw_maps, shift_images, warp_images
 CANVAS = 40
 AFFINE = Augment(rotate=20, shear=0.2, scale=0.2)  # affNIST's bounds
 VERSIONS = 32
-INK = 0.1  # what counts as part of the digit when asking where it still fits; fainter pixels are interpolation's halo
+INK = 0.1  # the least value of a pixel of the digit, to find where it fits; fainter pixels come from interpolation
 
 
 class Transformed(Dataset):
-    """Digits on a larger canvas, each moved (and bent) in its own way.
+    """Digits on a larger canvas, shifted and, with ``bend``, under affine maps.
 
-    ``versions`` of each digit: example n shows digit n mod N. With ``fresh``, each epoch moves them in another way.
+    ``versions`` of each digit: example n shows digit n mod N. With ``fresh``, each epoch has other shifts.
 
     Shapes of a batch: images (B, 1, 40, 40); targets (B,)
     """
@@ -127,7 +127,7 @@ def expanded_mnist(
     shift: Annotated[int, Field(ge=0)] = 6,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Transformed:
-    """Load one split: digits shifted by up to ``shift`` pixels, in training another way in each epoch."""
+    """Load one split: digits shifted by up to ``shift`` pixels, in training anew in each epoch."""
     return Transformed(
         mnist(split, path), shift=shift, seed=seed, fresh=split.startswith("train"), name=f"expanded-mnist {split}"
     )
@@ -150,7 +150,7 @@ def affnist(
     versions: Annotated[int, Field(ge=1, le=VERSIONS)] = VERSIONS,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Dataset:
-    """Load affNIST's test split, or one made likewise from MNIST's validation digits for choosing on.
+    """Load affNIST's test split, or one generated from MNIST's validation digits, for model selection.
 
     Args:
         path: folder of the original MATLAB files.

@@ -1,4 +1,4 @@
-"""A folder for things that can be made again: found as each platform expects, written atomically, never required."""
+"""A cache folder for files that can be made again; a cache that cannot be written is no error."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def cache_dir() -> Path:
 
 
 def store(path: Path, data: bytes) -> bool:
-    """Write ``data`` so that other processes see all of it or nothing. A full or read-only disk is no error here."""
+    """Write ``data`` atomically; False on a full or read-only disk."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)

@@ -23,7 +23,7 @@ from capsnet.data.readers.mat5 import decode_mat, read_mat
 HOME = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/"
 STEMS = {"train": "training", "validation": "validation", "train+validation": "training_and_validation", "test": "test"}
 SIDE = 40
-ENOUGH = 20  # ones, for their shape to say which way is up
+ENOUGH = 20  # ones that are needed to detect the order of the pixels
 
 
 def find_affnist(split: str, folder: Path | None = None) -> list[Path]:
@@ -46,8 +46,8 @@ def find_affnist(split: str, folder: Path | None = None) -> list[Path]:
         *([folder] if folder.name in (f"{stem}_batches", stem) else []),
     ]
     for place in places:
-        if found := _numbered(place):
-            return found
+        if files := _numbered(place):
+            return files
     for name in (f"{stem}.mat", archive, f"{stem}.mat.zip"):
         if (folder / name).is_file():
             return [folder / name]
@@ -120,7 +120,7 @@ def _decode(variables: dict, source: str) -> tuple[NDArray[np.uint8], NDArray[np
 
 
 def _upright(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Transpose a file's images if its ones lie on their side; with too few of them the usual order is taken."""
+    """Transpose a file's images if its ones lie on their side; with too few ones the usual order is assumed."""
     ones = images[labels == 1][:1000].astype(np.float64)  # (N, H, W)
     if len(ones) < ENOUGH or not ones.any():
         return images

@@ -85,7 +85,7 @@ def _contents(source: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     if source.is_dir():
         return [(name, (source / name).read_bytes()) for name in names]
     contents: dict[str, bytes] = {}
-    plain = unpack(source.read_bytes(), str(source))  # in one go: this is what checks gzip's own checksum
+    plain = unpack(source.read_bytes(), str(source))  # all at once, which checks gzip's checksum
     try:
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             for member in archive:

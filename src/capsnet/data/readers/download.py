@@ -17,7 +17,7 @@ from typing import Any, cast
 from capsnet._files import expanded
 from capsnet.data.readers._cache import cache_dir
 
-TIMEOUT = 20  # seconds without an answer; a machine without a network should say so, not hang
+TIMEOUT = 20  # seconds without an answer
 CHUNK = 1 << 16
 
 _log = logging.getLogger("capsnet")
@@ -25,7 +25,7 @@ _log = logging.getLogger("capsnet")
 
 @dataclass(frozen=True)
 class Remote:
-    """Where a file is published, and how to know that it is the right one."""
+    """Where a file is published, and its hash."""
 
     urls: tuple[str, ...]  # mirrors, tried in this order
     hash: str | None  # "md5:..." or "sha256:..."; None where none was published
@@ -51,15 +51,15 @@ def find_or_fetch(
 ) -> dict[str, Path]:
     """Return the path of every file in ``files`` (name -> Remote).
 
-    With a ``folder`` only that is searched, and a file NAME.gz may also lie there unpacked as NAME. Otherwise the first
+    With a ``folder`` only that is searched, and a file NAME.gz may also be there unpacked, as NAME. Otherwise the first
     of ``places`` that has all of them is taken, then the cache folder, file by file, and what is missing is downloaded.
     """
     for place in places if folder is None else (folder,):
-        found = {name: path for name in files if (path := _present(place, name)) is not None}
-        if len(found) == len(files):
-            return found
+        paths = {name: path for name in files if (path := _present(place, name)) is not None}
+        if len(paths) == len(files):
+            return paths
         if folder is not None:
-            missing = [name for name in files if name not in found]
+            missing = [name for name in files if name not in paths]
             raise FileNotFoundError(f"{folder}: expected {_listed(missing)}, found {contents_of(folder)}")
     cache = cache_dir() / data_set
     return {name: _from_cache(data_set, name, remote, cache, list(files)) for name, remote in files.items()}
@@ -69,8 +69,8 @@ def _present(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / name.removesuffix(".gz")) if path.is_file()), None)
 
 
-def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: list[str]) -> Path:
-    """The file in the cache if it is intact, else a fresh copy from the first mirror that delivers the right bytes."""
+def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, files: list[str]) -> Path:
+    """The file in the cache if it is intact, else a copy from the first mirror that delivers the right bytes."""
     import pooch
 
     path = cache / name
@@ -79,7 +79,7 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
     wrong = "with the wrong hash" if remote.hash else "but is no zip archive"
     state = f"is in {cache} {wrong}" if path.is_file() else "is not on this machine"
     if remote.hash is None:
-        path.unlink(missing_ok=True)  # pooch would take whatever is there
+        path.unlink(missing_ok=True)  # pooch would use the existing file
     failures, damaged = [], False
     for url in remote.urls:
         try:
@@ -94,15 +94,15 @@ def _from_cache(data_set: str, name: str, remote: Remote, cache: Path, wanted: l
             failures.append(f"{url}: {_deepest(error)}")
         except ValueError:
             damaged = True
-            wanted_hash = f"does not have the hash {remote.hash}" if remote.hash else "is no zip archive"
-            failures.append(f"{url}: the file {wanted_hash}")
+            problem = f"does not have the hash {remote.hash}" if remote.hash else "is no zip archive"
+            failures.append(f"{url}: the file {problem}")
     reasons = "; ".join(failures)
     if damaged:
         raise ValueError(
             f"{data_set}: {name} was downloaded but is not what was published, so it was not kept ({reasons})"
         )
     raise FileNotFoundError(
-        f"{data_set}: {name} {state} and could not be downloaded ({reasons}): put {_listed(wanted)} into {cache}, "
+        f"{data_set}: {name} {state} and could not be downloaded ({reasons}): put {_listed(files)} into {cache}, "
         f"or into a folder of your own and write {data_set}:FOLDER"
     )
 
@@ -141,7 +141,7 @@ def _download(url: str, output_file: Any, pooch: Any) -> None:
 
 @contextlib.contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """pooch announces every download on stderr; a library should not."""
+    """Silence pooch, which logs every download to stderr."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

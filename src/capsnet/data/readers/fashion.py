@@ -1,7 +1,7 @@
 """Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): ten kinds of clothes in MNIST's format, 28 x 28.
 
-Before they are downloaded, the files are looked for where Debian's package ``dataset-fashion-mnist`` puts them. Debian
-compressed them again, so what is checked is the SHA-256 of the *uncompressed* bytes.
+Before a download, the files are searched for where Debian's package ``dataset-fashion-mnist`` puts them. Debian
+compressed them again, so the SHA-256 of the *uncompressed* bytes is checked.
 """
 
 from pathlib import Path

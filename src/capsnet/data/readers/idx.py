@@ -1,7 +1,6 @@
 """The IDX format of MNIST and its successors: a four-byte magic number, the dimensions, then the values, big-endian.
 
-Every length is checked before anything is interpreted, and each error names the file, what was expected and what was
-found. ``idx_dataset`` loads any data set in four such files.
+Every length is checked before anything is interpreted. ``idx_dataset`` loads any data set in four such files.
 """
 
 import gzip
@@ -56,7 +55,7 @@ def idx_dataset(
         raise ValueError(f"{name} needs the path of a folder with IDX files: write {name}:PATH")
     images, labels = read("t10k" if split == "test" else "train")
     rows = rows_of(split, len(images), 6, source)
-    if class_names is None:  # the training labels say how many classes there are, whatever occurs in the other file
+    if class_names is None:  # the number of classes is that of the training file, in all splits
         training = read("train")[1] if split == "test" else labels
         class_names = [str(j) for j in range(1 + int(training.max()))]
     if int(labels.max()) >= len(class_names):
@@ -85,7 +84,7 @@ def fetch_idx(
 
 
 def _from_folder(folder: Path, part: str) -> tuple[NDArray, NDArray]:
-    """Read images and labels and check that they belong together; nothing else about them is assumed."""
+    """Read images and labels and check that they fit together."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: expected a folder with IDX files, found {contents_of(folder)}")
     image_file, label_file = (_find(folder, f"{part}-{kind}") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
@@ -112,19 +111,18 @@ def _find(folder: Path, name: str) -> Path:
 
 @lru_cache(maxsize=8)
 def _read_once(path: Path, modified: int, size: int) -> NDArray:
-    """Read a file once per process; a file that was rewritten is another one."""
+    """Read a file once per process, and again if it was rewritten."""
     return read_idx(path)
 
 
 def read_idx(path: str | Path, *, sha256: str | None = None) -> NDArray:
-    """Read an IDX file, plain or compressed with gzip or xz (told apart by content, not by name).
+    """Read an IDX file, plain or compressed with gzip or xz (recognised by content, not by name).
 
     ``sha256`` is the expected hash of the uncompressed bytes. The array is read-only: it is a view of what was read.
     """
     path = Path(path)
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "nothing"
-        raise FileNotFoundError(f"{path}: expected an IDX file, found {found}")
+        raise FileNotFoundError(f"{path}: expected an IDX file, found {'a folder' if path.is_dir() else 'nothing'}")
     return decode_idx(unpack(path.read_bytes(), str(path)), str(path), sha256=sha256)
 
 
@@ -164,7 +162,7 @@ def decode_idx(data: bytes, source: str, *, sha256: str | None = None) -> NDArra
         raise ValueError(
             f"{source}: expected {expected:,} bytes for shape {'x'.join(map(str, shape))}, found {len(data):,}"
         )
-    if sha256 is not None and (found := hashlib.sha256(data).hexdigest()) != sha256:
-        raise ValueError(f"{source}: expected SHA-256 {sha256} (uncompressed), found {found}")
+    if sha256 is not None and (digest := hashlib.sha256(data).hexdigest()) != sha256:
+        raise ValueError(f"{source}: expected SHA-256 {sha256} (uncompressed), found {digest}")
     array = np.frombuffer(data, dtype, offset=start).reshape(shape)
     return array if dtype.itemsize == 1 else array.astype(dtype.newbyteorder("="))

@@ -1,7 +1,7 @@
 """Arrays in MATLAB's level-5 .mat files (what ``save`` writes with -v6 and -v7), as far as data sets use them.
 
-Not ``scipy.io.loadmat``: it is compiled and trusts the types and lengths in a file, so one damaged byte can crash the
-process. Here every length is checked before anything is interpreted, and damage gives a ValueError that names the file.
+``scipy.io.loadmat`` is not used: it trusts the types and lengths in a file, so one damaged byte can crash the process.
+Here every length is checked before anything is interpreted, and damage gives a ValueError that names the file.
 
 A file is a header of 128 bytes and a sequence of elements: a type, a length, the bytes. A variable is an element of
 type "matrix", possibly zlib-compressed, that holds further elements: flags, dimensions, name, values. Arrays have

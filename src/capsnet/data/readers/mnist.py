@@ -1,7 +1,7 @@
-"""MNIST, from the package itself or from a user's own folder of IDX files.
+"""MNIST, bundled or from a folder of IDX files.
 
-The bundled files are xz-compressed, and unpacking them takes about a second, so the plain bytes are stored in the
-user's cache folder. A file in the cache is used only if it has MNIST's published SHA-256, as the bundled ones have.
+Unpacking the bundled xz files takes about a second, so the plain bytes are stored in the user's cache folder. A file in
+the cache is used only if it has MNIST's published SHA-256.
 """
 
 from functools import lru_cache
@@ -69,11 +69,11 @@ def _bundled(part: str) -> tuple[NDArray, NDArray]:
 
 @lru_cache(maxsize=4)
 def _bundled_file(name: str) -> NDArray:
-    """One of the four arrays, from the cache if it is there and intact, else unpacked from the package."""
+    """One of the four arrays, from the cache if it is intact, else unpacked from the package."""
     cached = cache_dir() / "mnist" / name
     try:
         return read_idx(cached, sha256=SHA256[name])
-    except (OSError, ValueError):  # not there, not readable, or damaged: make it again
+    except (OSError, ValueError):  # missing, not readable, or damaged: make it again
         pass
     resource = files("capsnet.data").joinpath("mnist", f"{name}.xz")
     data = unpack(resource.read_bytes(), str(resource))
