@@ -3,22 +3,17 @@
     from capsnet import recipes, train
     train(recipes.get("mnist", epochs=5))
 
-``register`` adds one, also from outside the package. Configurations are made when a recipe is called, so that listing
-recipes does not import PyTorch.
+``register`` adds one, also from outside the package.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import capsnet
 from capsnet._names import check_name
-
-if TYPE_CHECKING:
-    from capsnet.training import TrainConfig
+from capsnet.data.augment import Augment
+from capsnet.training.config import TrainConfig
 
 _RECIPES: dict[str, Callable[[], TrainConfig]] = {}
 
@@ -46,7 +41,7 @@ def get(name: str, **changes: Any) -> TrainConfig:
     """The configuration of a recipe, with changes: ``get("mnist", epochs=5, iterations=1)``."""
     recipe = _RECIPES[check_name("recipe", name, _RECIPES)]()
     for key in changes:
-        check_name("setting", key, [field.name for field in dataclasses.fields(capsnet.TrainConfig)])
+        check_name("setting", key, [field.name for field in dataclasses.fields(TrainConfig)])
     return dataclasses.replace(recipe, recipe=name, **changes)
 
 
@@ -58,46 +53,35 @@ def _bundled(recipe: Callable[[], TrainConfig]) -> Callable[[], TrainConfig]:
 @_bundled
 def demo() -> TrainConfig:
     """A small CapsNet on all of MNIST in under five minutes on two CPU cores: what `make demo` runs."""
-    return capsnet.TrainConfig(
-        model="capsnet-small",
-        epochs=3,
-        batch_size=128,
-        lr=2e-3,
-        schedule="one-cycle",
-        augment=capsnet.data.Augment(shift=1),
+    return TrainConfig(
+        model="capsnet-small", epochs=3, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=1)
     )
 
 
 @_bundled
 def smoke() -> TrainConfig:
     """The small CapsNet on 2,000 digits, one epoch, to check the installation: a few seconds."""
-    return capsnet.TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
+    return TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
 
 
 @_bundled
 def mnist() -> TrainConfig:
     """The paper's network as the paper trained it: Adam, x 0.96 every 2000 steps, shifts of up to 2 pixels."""
-    return capsnet.TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=capsnet.data.Augment(shift=2))
+    return TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=Augment(shift=2))
 
 
 @_bundled
 def mnist_fast() -> TrainConfig:
     """The paper's network on a modern schedule: one-cycle, averaged weights, far fewer epochs."""
-    return capsnet.TrainConfig(
-        model="capsnet",
-        epochs=10,
-        batch_size=128,
-        lr=2e-3,
-        schedule="one-cycle",
-        augment=capsnet.data.Augment(shift=2),
-        ema=0.999,
+    return TrainConfig(
+        model="capsnet", epochs=10, batch_size=128, lr=2e-3, schedule="one-cycle", augment=Augment(shift=2), ema=0.999
     )
 
 
 @_bundled
 def baseline() -> TrainConfig:
     """The paper's convolutional baseline, 35.4 million parameters: slow without a GPU."""
-    return capsnet.TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=capsnet.data.Augment(shift=2))
+    return TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=Augment(shift=2))
 
 
 @_bundled
@@ -109,20 +93,20 @@ def cnn_small() -> TrainConfig:
 @_bundled
 def multimnist() -> TrainConfig:
     """Two overlapping digits, classified and drawn apart: the small CapsNet, new pairs in each epoch."""
-    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=capsnet.data.Augment(), ema=0.999)
+    return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=Augment(), ema=0.999)
 
 
 @_bundled
 def efficient() -> TrainConfig:
     """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, shifts and affine augmentation."""
-    return capsnet.TrainConfig(
+    return TrainConfig(
         model="efficient-capsnet",
         epochs=8,
         batch_size=128,
         optimizer="adamw",
         lr=3e-3,
         schedule="one-cycle",
-        augment=capsnet.data.Augment(shift=2, rotate=15, scale=0.12, shear=0.15),
+        augment=Augment(shift=2, rotate=15, scale=0.12, shear=0.15),
         ema=0.999,
     )
 
@@ -130,9 +114,7 @@ def efficient() -> TrainConfig:
 @_bundled
 def fashion() -> TrainConfig:
     """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, shifted and mirrored."""
-    return dataclasses.replace(
-        efficient(), data="fashion-mnist", epochs=10, augment=capsnet.data.Augment(shift=2, flip=True)
-    )
+    return dataclasses.replace(efficient(), data="fashion-mnist", epochs=10, augment=Augment(shift=2, flip=True))
 
 
 @_bundled
@@ -143,7 +125,7 @@ def multimnist_efficient() -> TrainConfig:
         data="multimnist",
         model_options={"channels": [32, 64, 64, 256], "strides": [1, 2, 1, 2]},
         epochs=20,
-        augment=capsnet.data.Augment(),
+        augment=Augment(),
     )
 
 
@@ -158,7 +140,7 @@ def affine() -> TrainConfig:
         data="expanded-mnist",
         model_options={"strides": [1, 2, 1, 2]},
         decoder=False,
-        augment=capsnet.data.Augment(shift=4),
+        augment=Augment(shift=4),
     )
 
 
@@ -174,7 +156,7 @@ def matrix() -> TrainConfig:
 
     The short warm-up lets the network learn before the margin has grown, in 2000 steps.
     """
-    return capsnet.TrainConfig(
+    return TrainConfig(
         model="matrix-capsnet-small",
         iterations=2,
         model_options={"routing_options": {"inverse_temperature": 1.0, "start_cost": 3.0}},
@@ -190,7 +172,7 @@ def matrix() -> TrainConfig:
 @_bundled
 def images() -> TrainConfig:
     """Your own images, a few hundred: `--data folder:PATH,size=64`. Augmented; rare classes have larger weights."""
-    return capsnet.TrainConfig(
+    return TrainConfig(
         model="capsnet-image",
         data="folder",
         epochs=60,
@@ -198,7 +180,7 @@ def images() -> TrainConfig:
         optimizer="adamw",
         lr=2e-3,
         schedule="one-cycle",
-        augment=capsnet.data.Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
+        augment=Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
         class_weights=True,
         clip=1.0,
     )
@@ -207,9 +189,7 @@ def images() -> TrainConfig:
 @_bundled
 def text() -> TrainConfig:
     """Capsules for texts: the topics of generated sentences, n-grams routed by shared matrices."""
-    return capsnet.TrainConfig(
-        model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle"
-    )
+    return TrainConfig(model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle")
 
 
 @_bundled

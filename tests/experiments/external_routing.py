@@ -19,12 +19,7 @@ class Halved(routing.Routing):
     power: float = 1.0
 
     def route(
-        self,
-        votes: Tensor,
-        weights: Tensor | None,
-        edges: routing.Edges | None,
-        params: dict[str, Tensor],
-        trace: bool,
+        self, votes: Tensor, weights: Tensor | None, edges: routing.Edges | None, params: dict[str, Tensor], trace: bool
     ) -> routing.Routed:
         couplings = votes.new_full(votes.shape[:-1], 1 / votes.shape[2])
         pose = squash(0.5**self.power * (couplings[..., None] * votes).sum(dim=1))

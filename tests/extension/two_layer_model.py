@@ -42,13 +42,7 @@ class TwoLayerCapsNet(Model):
         return Output(lengths=lengths, poses=poses, trace=trace_on_grid)
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         margin = F.margin_loss(output.lengths, targets, weights=weights)
         return Loss(margin, {"margin": margin})

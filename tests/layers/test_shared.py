@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from capsnet.layers import SharedCaps
-from capsnet.layers._learned import learned_tensors, reset_learned
 from capsnet.routing import Dynamic, get, list_routings
 
 
@@ -94,11 +93,11 @@ def test_learned_tensors_start_at_param_init() -> None:
         def param_init(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
             return torch.full(shape, 0.5)
 
-    tensors = learned_tensors(Biased(), 3, 6)
-    assert torch.equal(tensors["bias"], torch.full((3, 6), 0.5))
-    torch.nn.init.zeros_(tensors["bias"])
-    reset_learned(Biased(), tensors)
-    assert torch.equal(tensors["bias"], torch.full((3, 6), 0.5))
+    layer = SharedCaps(3, 4, 6, routing=Biased())
+    assert torch.equal(layer.routing_params["bias"], torch.full((3, 6), 0.5))
+    torch.nn.init.zeros_(layer.routing_params["bias"])
+    layer.reset_parameters()
+    assert torch.equal(layer.routing_params["bias"], torch.full((3, 6), 0.5))
 
 
 def test_gradients_with_mask_pass_gradcheck() -> None:

@@ -64,9 +64,7 @@ def test_outputs_and_gradients_agree_on_both_paths(size: tuple[int, int], B: int
         torch.testing.assert_close(fast / scale, plain / scale, rtol=0, atol=2e-5)
 
 
-def test_paper_network_takes_fast_paths(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_paper_network_takes_fast_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     model = capsnet.create_model("capsnet")
     images = torch.zeros(128, 1, 28, 28)
     first, second = model.get_parameter("conv.weight"), model.get_parameter("primary.conv.weight")

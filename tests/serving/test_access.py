@@ -126,14 +126,7 @@ def test_bug_is_answered_with_the_security_headers(bundled: Model) -> None:
 def test_token_is_required_and_kept_in_a_cookie(bundled: Model) -> None:
     app = create_app({BUNDLED: bundled}, token="a b&c=ü")
     client = TestClient(app, base_url=HOME, follow_redirects=False)
-    for path in (
-        "/",
-        ANY,
-        "/nothing",
-        "/?token=",
-        "/?token=wrong",
-        ANY + "?token=a%20b%26c%3D%C3%BC",
-    ):
+    for path in ("/", ANY, "/nothing", "/?token=", "/?token=wrong", ANY + "?token=a%20b%26c%3D%C3%BC"):
         assert client.get(path).status_code == 401
     name = f"{COOKIE}-{hashlib.sha256('a b&c=ü'.encode()).hexdigest()[:8]}"
     assert client.get(ANY, headers={"cookie": f"{name}=x"}).status_code == 401

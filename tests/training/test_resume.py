@@ -231,6 +231,22 @@ def test_checkpoint_of_an_earlier_version_resumes_exactly(
     assert weights_of(resumed.folder) == weights_of(uninterrupted.folder)
 
 
+def test_checkpoint_with_the_former_primary_scale_is_refused(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(quick, model_options={**quick.model_options, "primary_scale": 0.5})
+    with monkeypatch.context() as patch:
+        stop_after(patch, 6)
+        with pytest.raises(Interrupted):
+            capsnet.train(config, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    del content["format"]
+    torch.save(content, path)
+    with pytest.raises(ValueError, match="another version"):
+        capsnet.train(config, out=tmp_path / "run", resume="auto", figures=False)
+
+
 def test_checkpoint_of_another_model_is_refused_in_one_sentence(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

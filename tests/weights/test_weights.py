@@ -1,5 +1,6 @@
 """Weights files: self-contained, exact, and refused in one sentence if damaged."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from safetensors.torch import save_file
 
 import capsnet
 from capsnet import weights
+from capsnet.weights import _format
 
 
 def test_file_is_self_contained(tiny: capsnet.Model, tmp_path: Path) -> None:
@@ -170,6 +172,21 @@ def test_damaged_metadata_is_named(metadata: str, message: str, tmp_path: Path) 
     with pytest.raises(ValueError, match=message) as caught:
         capsnet.load(path)
     assert "m.safetensors" in str(caught.value)
+
+
+def test_first_format_gives_the_same_results(tmp_path: Path) -> None:
+    """There the scale multiplied the bias of the primary capsules too."""
+    model = capsnet.create_model("capsnet-small", conv_channels=4, primary_types=2, primary_scale=0.25, decoder=False)
+    bias = dict(model.named_parameters())["primary.conv.bias"]
+    torch.nn.init.normal_(bias)
+    path = capsnet.save(model, tmp_path / "new.safetensors")
+    old = tmp_path / "old.safetensors"
+    save_file(model.state_dict(), old, metadata={"capsnet-weights-1": json.dumps(_format.read_metadata(path))})
+    images = torch.rand(2, 1, 28, 28)
+    assert torch.equal(capsnet.load(path)(images).lengths, model(images).lengths)
+    with torch.no_grad():
+        bias.mul_(0.25)
+    torch.testing.assert_close(capsnet.load(old)(images).lengths, model(images).lengths)
 
 
 def test_saving_into_a_missing_folder_names_the_folder(tiny: capsnet.Model, tmp_path: Path) -> None:

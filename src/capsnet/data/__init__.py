@@ -55,27 +55,9 @@ if TYPE_CHECKING:
 else:  # at run time they are imported when the first one is used
     __getattr__, __dir__ = lazy(
         __name__,
-        "_frame",
-        "_pixels",
-        "_registry",
-        "base",
-        "folders._listing",
-        "folders.loader",
-        "generated.multimnist",
-        "generated.sentences",
-        "generated.shapes",
-        "generated.transformed",
-        "preprocess",
-        "readers.cifar",
-        "readers.download",
-        "readers.fashion",
-        "readers.idx",
-        "readers.mat5",
-        "readers.mnist",
-        "readers.norb",
-        "readers.svhn",
-        "splits",
-        "words",
+        "_frame _pixels _registry base folders._listing folders.loader generated.multimnist "
+        "generated.sentences generated.shapes generated.transformed preprocess readers.cifar readers.download "
+        "readers.fashion readers.idx readers.mat5 readers.mnist readers.norb readers.svhn splits words",
     )
 
 __all__ = [

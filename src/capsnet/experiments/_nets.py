@@ -24,7 +24,7 @@ PAIRS_CNN = {"channels": [512, 256], "kernel_sizes": [9, 5], "widths": [1024], "
 
 def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
     """How long and on what: the same for both networks."""
-    several = spec.startswith(("multimnist", "shapes:kind=crowded"))
+    several = data.info(spec).objects != 1
     base = TrainConfig(
         recipe="experiment",
         data=spec,
@@ -53,7 +53,7 @@ def capsnet(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> 
 
 def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
     """The CNN to compare with: of similar size, or for the paper's budget the paper's own."""
-    several = spec.startswith(("multimnist", "shapes:kind=crowded"))
+    several = data.info(spec).objects != 1
     name = lab.pick("cnn-small", "cnn-small", "baseline-cnn")
     options: dict[str, Any] = dict(TINY_CNN) if lab.budget == "smoke" else {}
     if several:

@@ -22,12 +22,7 @@ def available() -> bool:
 
 
 def packed_conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    memory: Memory,
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int], memory: Memory
 ) -> Tensor:
     """``torch.nn.functional.conv2d`` without gradients; ``memory`` keeps the packed weights until they change."""
     sizes = list(padding), list(stride), [1, 1], 1

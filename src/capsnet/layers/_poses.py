@@ -4,7 +4,7 @@ A *vector* pose is mapped linearly, vote = W u. A *matrix* pose is a 4x4 matrix 
 and multiplied from the right, vote = M W: 16 weights instead of 256.
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +16,7 @@ SIDE = 4  # of a matrix pose
 
 
 def empty_weight(
-    children: int,
-    parents: int,
-    in_dim: int,
-    out_dim: int,
-    pose: Pose,
-    *,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    children: int, parents: int, in_dim: int, out_dim: int, pose: Pose, device: Any = None, dtype: Any = None
 ) -> nn.Parameter:
     """Weights (K, J, D', D) for vectors, (K, J, 4, 4) for matrices, to be filled by ``start_weight``."""
     check_name("kind of pose", pose, ("vector", "matrix"))

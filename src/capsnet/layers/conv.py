@@ -8,15 +8,15 @@ The votes dominate the memory: B x H' x W' x K*K*T x T' x D' numbers, K*K / stri
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from capsnet.layers._learned import learned_tensors, reset_learned
-from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight, start_weight
+from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight
+from capsnet.layers._routed import RoutedLayer
 from capsnet.layers.capsules import Children, split_children
-from capsnet.routing import Edges, Routed, Routing, get
+from capsnet.routing import Edges, Routed, Routing
 
 
-class ConvCaps(nn.Module):
+class ConvCaps(RoutedLayer):
     """Capsules of ``out_types`` types at each position of a K x K window that moves by ``stride``, without padding.
 
     Neighbouring windows overlap, and a child's couplings are normalised over *all* its parents, at every position that
@@ -48,21 +48,10 @@ class ConvCaps(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        self.routing = get(routing)
-        self.in_types, self.kernel_size, self.stride = in_types, kernel_size, stride
         children = kernel_size * kernel_size * in_types
-        self.weight = empty_weight(
-            children, out_types, in_dim, out_dim, pose, device=device, dtype=dtype
-        )  # (K*K*T, T', D', D) or (.., 4, 4)
-        self.pose: Pose = pose
-        self.routing_params = learned_tensors(self.routing, out_types, out_dim, children, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights by ``start_weight``, the routing's tensors by its ``param_init``."""
-        start_weight(self.weight, self.pose)
-        reset_learned(self.routing, self.routing_params)
+        weight = empty_weight(children, out_types, in_dim, out_dim, pose, device, dtype)  # (K*K*T, T', D', D)
+        super().__init__(routing, weight, out_types, out_dim, children, pose)
+        self.in_types, self.kernel_size, self.stride = in_types, kernel_size, stride
 
     def grid(self, height: int, width: int) -> tuple[int, int, int]:
         """(H', W', T') of the parents that an H x W grid of children has."""
@@ -99,13 +88,9 @@ class ConvCaps(nn.Module):
         votes = self.votes(poses)
         H, W = poses.shape[1:3]
         check_presence(act, poses)
-        pose, presence, history = self.routing(
-            votes,
-            None if act is None else act.flatten(1),
-            edges=self.edges(H, W, poses.device),
-            params=dict(self.routing_params.items()),
-            trace=trace,
-        )  # (B, P, T', D'), (B, P, T')
+        weights = None if act is None else act.flatten(1)
+        routed = self.route(votes, weights, edges=self.edges(H, W, poses.device), trace=trace)
+        pose, presence, history = routed  # (B, P, T', D'), (B, P, T')
         down, right, _ = self.grid(H, W)
         return Routed(pose.unflatten(1, (down, right)), presence.unflatten(1, (down, right)), history)
 
@@ -116,7 +101,7 @@ class ConvCaps(nn.Module):
         )
 
 
-class ClassCaps(nn.Module):
+class ClassCaps(RoutedLayer):
     """One capsule per class, seen by every child of the grid, with weights shared over positions.
 
     The weights do not depend on the position, so it is added to the votes (*coordinate addition*): the centre of the
@@ -143,21 +128,10 @@ class ClassCaps(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
         if out_dim < 2:
-            raise ValueError(f"a position has two coordinates: votes need out_dim of at least 2, got {out_dim}")
-        self.routing = get(routing)
-        self.weight = empty_weight(
-            in_types, classes, in_dim, out_dim, pose, device=device, dtype=dtype
-        )  # (T, J, D', D) or (T, J, 4, 4)
-        self.pose: Pose = pose
-        self.routing_params = learned_tensors(self.routing, classes, out_dim, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights by ``start_weight``, the routing's tensors by its ``param_init``."""
-        start_weight(self.weight, self.pose)
-        reset_learned(self.routing, self.routing_params)
+            raise ValueError(f"a place has two coordinates: votes need out_dim of at least 2, got {out_dim}")
+        weight = empty_weight(in_types, classes, in_dim, out_dim, pose, device, dtype)  # (T, J, D', D), (T, J, 4, 4)
+        super().__init__(routing, weight, classes, out_dim, None, pose)
 
     def coordinates(self, height: int, width: int) -> Tensor:
         """(H, W, D'): what is added to the votes of the children in each cell."""
@@ -182,12 +156,7 @@ class ClassCaps(nn.Module):
         poses, act = split_children(poses, act)
         votes = self.votes(poses)
         check_presence(act, poses)
-        routed = self.routing(
-            votes,
-            None if act is None else act.flatten(1),
-            params=dict(self.routing_params.items()),
-            trace=trace,
-        )
+        routed = self.route(votes, None if act is None else act.flatten(1), trace=trace)
         if routed.trace is None:
             return routed
         H, W, T = poses.shape[1:4]

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.kernels import Memory
-from capsnet.layers._learned import learned_tensors, reset_learned
+from capsnet.layers._routed import RoutedLayer
 from capsnet.layers.capsules import Children, split_children
-from capsnet.routing import Routed, Routing, get
+from capsnet.routing import Routed, Routing
 from capsnet.routing.base import check_children, child_weights
 
 
-class DenseCaps(nn.Module):
+class DenseCaps(RoutedLayer):
     """Votes u_hat[j|i] = W[ij] u[i], then a routing.
 
     The layer owns the weights W and the tensors that the routing declares (``routing.param_shapes``). Couplings are
@@ -36,17 +36,9 @@ class DenseCaps(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        self.routing = get(routing)
-        self.weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim, device=device, dtype=dtype))
-        self.routing_params = learned_tensors(self.routing, parents, parent_dim, children, device=device, dtype=dtype)
+        weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim, device=device, dtype=dtype))
+        super().__init__(routing, weight, parents, parent_dim, children, "vector")
         self._memory = Memory()  # scratch of the fused form, not in the state_dict
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """W ~ N(0, 0.1^2), as in the authors' code; the routing's tensors by its ``param_init``."""
-        nn.init.normal_(self.weight, std=0.1)
-        reset_learned(self.routing, self.routing_params)
 
     def votes(self, u: Tensor) -> Tensor:
         """(B, I, child_dim) -> (B, I, J, parent_dim), as one matrix product per child."""
@@ -69,7 +61,7 @@ class DenseCaps(nn.Module):
             routed = self.routing.fused(u, self.weight, child_weights(u, act, mask), params, self._memory)
             if routed is not None:
                 return routed
-        return self.routing(self.votes(u), act, mask=mask, params=params, trace=trace)
+        return self.route(self.votes(u), act, mask=mask, trace=trace)
 
     def extra_repr(self) -> str:
         I, J, D, K = self.weight.shape

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from capsnet.layers._learned import learned_tensors, reset_learned
+from capsnet.layers._routed import RoutedLayer
 from capsnet.layers.capsules import Children, split_children
-from capsnet.routing import Routed, Routing, get
+from capsnet.routing import Routed, Routing
 
 
-class SharedCaps(nn.Module):
+class SharedCaps(RoutedLayer):
     """Votes u_hat[j|i] = W[j] u[i], then a routing.
 
     There may be any number of children, such as the words of a text, and their order does not matter. ``mask`` is False
@@ -34,16 +34,8 @@ class SharedCaps(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        self.routing = get(routing)
-        self.weight = nn.Parameter(torch.empty(parents, parent_dim, child_dim, device=device, dtype=dtype))  # (J, D, K)
-        self.routing_params = learned_tensors(self.routing, parents, parent_dim, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """W ~ N(0, 0.1^2) as in ``DenseCaps``; the routing's tensors by its ``param_init``."""
-        nn.init.normal_(self.weight, std=0.1)
-        reset_learned(self.routing, self.routing_params)
+        weight = nn.Parameter(torch.empty(parents, parent_dim, child_dim, device=device, dtype=dtype))  # (J, D, K)
+        super().__init__(routing, weight, parents, parent_dim, None, "vector")
 
     def votes(self, u: Tensor) -> Tensor:
         """(B, I, child_dim) -> (B, I, J, parent_dim), as one matrix product."""
@@ -59,7 +51,7 @@ class SharedCaps(nn.Module):
         if u.ndim == 3 and u.shape[1] == 0:
             return self._without_children(u, trace)
         if mask is None:
-            return self._route(u, act, None, trace)
+            return self.route(self.votes(u), act, trace=trace)
         children = tuple(u.shape[:2])
         if tuple(mask.shape) != children:
             raise ValueError(f"mask must have shape (B, I) = {children}, got {tuple(mask.shape)}")
@@ -69,11 +61,8 @@ class SharedCaps(nn.Module):
         # the children would give NaN, which stays in the gradient even where the result is replaced afterwards.
         u = u.masked_fill(~mask.unsqueeze(-1), 0)
         act = None if act is None else act.masked_fill(~mask, 0).masked_fill(empty, 1)
-        pose, presence, history = self._route(u, act, mask | empty, trace)
+        pose, presence, history = self.route(self.votes(u), act, mask=mask | empty, trace=trace)
         return Routed(pose.masked_fill(empty.unsqueeze(-1), 0), presence.masked_fill(empty, 0), history)
-
-    def _route(self, u: Tensor, act: Tensor | None, mask: Tensor | None, trace: bool) -> Routed:
-        return self.routing(self.votes(u), act, mask=mask, params=dict(self.routing_params.items()), trace=trace)
 
     def _without_children(self, u: Tensor, trace: bool) -> Routed:
         """The result of one padding child, which the trace leaves out."""

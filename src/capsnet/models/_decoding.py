@@ -36,13 +36,7 @@ class DecodingModel(Model):
         return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=grid)
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1]."""
         parts = {"margin": F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)}

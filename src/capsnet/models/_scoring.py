@@ -20,13 +20,7 @@ class ScoringModel(Model):
         return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         """Cross-entropy: over the classes, or class by class with ``multi_label``."""
         assert output.logits is not None

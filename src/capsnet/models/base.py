@@ -95,13 +95,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         """The model's objective for ``targets`` (B,) or (B, J) multi-hot.
 

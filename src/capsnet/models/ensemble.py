@@ -61,13 +61,7 @@ class Ensemble(Model):
         return Output(lengths, output.poses, output.reconstruction)
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         raise ValueError("an ensemble is not trained: train its members")
 

@@ -79,13 +79,7 @@ class MatrixCapsNet(Model):
         return Output(lengths=presence, poses=poses, trace=history)
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         """Spread loss, with the margin of training step ``step``; None: fully grown."""
         steps = torch.tensor(self.margin_steps if step is None else step, device=output.lengths.device)

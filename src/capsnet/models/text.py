@@ -148,13 +148,7 @@ class TextCapsNet(TextModel):
         return Output(lengths=lengths, poses=poses, trace=grid)
 
     def loss(
-        self,
-        output: Output,
-        targets: Tensor,
-        images: Tensor,
-        weights: Tensor | None = None,
-        *,
-        step: int | None = None,
+        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
         margin = F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)
         return Loss(margin, {"margin": margin})

@@ -29,18 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Routed,
-    Routing,
-    agree,
-    check_count,
-    couple,
-    gather,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,9 +132,9 @@ def draw(job: Job, trials: "list[FrozenTrial]", importance: dict[str, float]) ->
     drawn = [history(folder / "history.png", points, f"Search: {name}")]
     if importance:
         note = "what separates the best trials from the others; rough if there are few trials"
-        shares = [[100 * value] for value in importance.values()]
+        rows = {parameter: [100 * value] for parameter, value in importance.items()}
         path, title = folder / "importance.png", f"Importance: {name}"
-        drawn.append(ranked_plot(path, list(importance), shares, title, note, "importance, %", middle=0, noise=0))
+        drawn.append(ranked_plot(path, rows, title, note, "importance, %", (0, 0)))
     return drawn
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from capsnet.training.run import Run, environment, processor
     from capsnet.training.trial import Tried, load_to_choose, try_out
 else:  # at run time they are imported when the first one is used
-    __getattr__, __dir__ = lazy(__name__, "checkpoint", "folds", "loop", "objective", "prepare", "run", "trial")
+    __getattr__, __dir__ = lazy(__name__, "checkpoint folds loop objective prepare run trial")
 
 __all__ = [
     "CrossValidation",

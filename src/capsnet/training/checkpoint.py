@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from capsnet._files import write_atomically
+from capsnet.layers import PrimaryCaps
 from capsnet.models import Model
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig
@@ -122,6 +123,7 @@ def save_checkpoint(state: State, path: str | Path) -> None:
     content["optimizer"] = state.optimizer.state_dict()
     content["scaler"] = state.scaler.state_dict()
     content["average"] = None if state.average is None else state.average.state_dict()
+    content["format"] = 2
     buffer = io.BytesIO()
     torch.save(content, buffer)
     write_atomically(path, buffer.getvalue())
@@ -149,6 +151,9 @@ def load_checkpoint(state: State, path: str | Path) -> None:
     saved, content = distributed.broadcast_from_main(Path(path).read_bytes), {}
     try:
         content = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
+        scaled = any(layer.scale != 1 for layer in state.model.modules() if isinstance(layer, PrimaryCaps))
+        if scaled and content.get("format", 1) < 2:
+            raise ValueError("the scale of primary capsules multiplied their bias too")
         state.model.load_state_dict(content["model"])
         state.optimizer.load_state_dict(content["optimizer"])
         state.scaler.load_state_dict(content.get("scaler", {}))  # older checkpoints have none

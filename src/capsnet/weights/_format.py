@@ -16,9 +16,11 @@ from typing_extensions import TypedDict
 
 from capsnet._files import write_atomically
 from capsnet._names import describe_error
+from capsnet.layers import PrimaryCaps
 from capsnet.models import Model, rebuild
 
-FORMAT = "capsnet-weights-1"
+FORMAT = "capsnet-weights-2"
+FIRST = "capsnet-weights-1"  # in this format the scale of primary capsules multiplied their bias too
 EXPORTED = (".onnx", ".pt2")  # endings of exported models
 
 
@@ -75,7 +77,11 @@ def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def read_metadata(path: str | Path) -> About:
     """The metadata of a file of weights: ``config``, ``class_names``, ``preprocessing``, ``card``."""
-    path = Path(path)
+    return _read_metadata(Path(path))[1]
+
+
+def _read_metadata(path: Path) -> tuple[str, About]:
+    """The format of a file, and its metadata."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -83,11 +89,12 @@ def read_metadata(path: str | Path) -> About:
         raise FileNotFoundError(f"there is no weights file {path}") from None
     except SafetensorError as error:
         raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
-    if FORMAT not in metadata:
+    name = FIRST if FIRST in metadata else FORMAT
+    if name not in metadata:
         keys = ", ".join(metadata) or "nothing"
         raise ValueError(f"{path} was not written by capsnet: its metadata has {keys} instead of {FORMAT}")
     try:
-        return pydantic.TypeAdapter(About).validate_json(metadata[FORMAT])
+        return name, pydantic.TypeAdapter(About).validate_json(metadata[name])
     except pydantic.ValidationError as error:
         raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
 
@@ -99,9 +106,15 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
 
 
+def _convert(model: Model, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of the first format as the model takes them today, with the same results."""
+    scales = {f"{name}.conv.bias": p.scale for name, p in model.named_modules() if isinstance(p, PrimaryCaps)}
+    return {name: tensor * scales[name] if name in scales else tensor for name, tensor in tensors.items()}
+
+
 def load_file(path: str | Path) -> Model:
     """The model that a file describes, with its weights, in evaluation mode."""
-    about = read_metadata(path)
+    name, about = _read_metadata(Path(path))
     config = about["config"]
     try:
         model = rebuild(config)
@@ -110,7 +123,7 @@ def load_file(path: str | Path) -> Model:
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} describes a model that cannot be built here: {error}") from None
     try:
-        model.load_state_dict(read_tensors(path))
+        model.load_state_dict(_convert(model, read_tensors(path)) if name == FIRST else read_tensors(path))
     except RuntimeError as error:
         why = " ".join(str(error).partition("\n")[2].split())
         raise ValueError(f"{path} does not fit the model {config['name']!r} that it names: {why[:200]}") from None
