@@ -165,3 +165,20 @@ def test_type_checkers_see_the_public_names() -> None:
     assert {*seen, "__version__"} == set(capsnet.__all__)
     for name, module in seen.items():
         assert getattr(importlib.import_module(str(module)), name) is getattr(capsnet, name)
+
+
+def test_private_modules_are_used_in_their_own_room_only() -> None:
+    """A leading underscore means private to its package; ``capsnet._names`` and the like are private to ``capsnet``."""
+    source = REPOSITORY / "src" / "capsnet"
+    for path in source.rglob("*.py"):
+        room = path.relative_to(source).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom):
+                modules += [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            for module in modules:
+                parts = module.split(".")
+                private = any(part.startswith("_") and not part.startswith("__") for part in parts[2:])
+                assert not (parts[0] == "capsnet" and private and parts[1] != room), f"{path.name} imports {module}"

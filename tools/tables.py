@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from capsnet import models, recipes, routing
+from capsnet import experiments, models, recipes, routing, weights
 from capsnet._files import write_atomically
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("docs/routings.md",)
+PAGES = ("docs/experiments.md", "docs/routings.md", "docs/weights.md")
 
 
 def routings() -> str:
@@ -36,7 +36,23 @@ def networks() -> str:
     return table(("model", "what it is", "recipes"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"models": networks, "routings": routings}
+def reproductions() -> str:
+    known = {name: experiments.get(name) for name in experiments.list_experiments()}
+    rows = [(f"`{name}`", one.title, ", ".join(f"`{budget}`" for budget in one.budgets)) for name, one in known.items()]
+    return table(("name", "what it shows", "budgets"), rows)
+
+
+def bundled() -> str:
+    cards = {name: weights.read_metadata(weights.resolve(name))["card"] for name in weights.list_weights()}
+    return table(("name", "what it is"), [(f"`{name}`", card["summary"]) for name, card in cards.items()])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "experiments": reproductions,
+    "models": networks,
+    "routings": routings,
+    "weights": bundled,
+}
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

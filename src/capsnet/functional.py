@@ -139,6 +139,15 @@ def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
     return values.mean() if weights is None else (values * weights).mean()
 
 
+def _present_classes(presences: Tensor, targets: Tensor, what: str) -> Tensor:
+    if presences.ndim != 2:
+        raise ValueError(f"{what} must have shape (B, J), got {tuple(presences.shape)}")
+    present = multi_hot(targets, presences.shape[1])
+    if present.shape[0] != presences.shape[0]:
+        raise ValueError(f"{presences.shape[0]} examples but {present.shape[0]} targets")
+    return present
+
+
 def margin_loss(
     lengths: Tensor,
     targets: Tensor,
@@ -157,11 +166,7 @@ def margin_loss(
 
     Shapes: ``lengths`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a scalar.
     """
-    if lengths.ndim != 2:
-        raise ValueError(f"lengths must have shape (B, J), got {tuple(lengths.shape)}")
-    present_classes = multi_hot(targets, lengths.shape[1])
-    if present_classes.shape[0] != lengths.shape[0]:
-        raise ValueError(f"{lengths.shape[0]} examples but {present_classes.shape[0]} targets")
+    present_classes = _present_classes(lengths, targets, "lengths")
     too_short = (present - lengths).clamp_min(0).square()
     too_long = (lengths - absent).clamp_min(0).square()
     return weighted_mean(torch.where(present_classes, too_short, down_weight * too_long).sum(dim=1), weights)
@@ -181,11 +186,7 @@ def spread_loss(
     Shapes: ``activations`` (B, J); ``targets`` (B,) class numbers or (B, J) multi-hot; ``weights`` (B,); result a
     scalar.
     """
-    if activations.ndim != 2:
-        raise ValueError(f"activations must have shape (B, J), got {tuple(activations.shape)}")
-    present_classes = multi_hot(targets, activations.shape[1])
-    if present_classes.shape[0] != activations.shape[0]:
-        raise ValueError(f"{activations.shape[0]} examples but {present_classes.shape[0]} targets")
+    present_classes = _present_classes(activations, targets, "activations")
     lead = activations.unsqueeze(2) - activations.unsqueeze(1)  # (B, t, i): a_t - a_i
     pairs = present_classes.unsqueeze(2) & ~present_classes.unsqueeze(1)  # (B, t, i): t present, i absent
     return weighted_mean(((margin - lead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)

@@ -45,12 +45,6 @@ def get(name: str, **changes: Any) -> TrainConfig:
     return dataclasses.replace(recipe, recipe=name, **changes)
 
 
-def _bundled(recipe: Callable[[], TrainConfig]) -> Callable[[], TrainConfig]:
-    register(recipe.__name__.replace("_", "-"), recipe)
-    return recipe
-
-
-@_bundled
 def demo() -> TrainConfig:
     """A small CapsNet on all of MNIST in under five minutes on two CPU cores: what `make demo` runs."""
     return TrainConfig(
@@ -58,19 +52,16 @@ def demo() -> TrainConfig:
     )
 
 
-@_bundled
 def smoke() -> TrainConfig:
     """The small CapsNet on 2,000 digits, one epoch, to check the installation: a few seconds."""
     return TrainConfig(model="capsnet-small", epochs=1, batch_size=50, limit=2000, schedule="constant")
 
 
-@_bundled
 def mnist() -> TrainConfig:
     """The paper's network as the paper trained it: Adam, x 0.96 every 2000 steps, shifts of up to 2 pixels."""
     return TrainConfig(model="capsnet", epochs=50, batch_size=128, augment=Augment(shift=2))
 
 
-@_bundled
 def mnist_fast() -> TrainConfig:
     """The paper's network on a modern schedule: one-cycle, averaged weights, far fewer epochs."""
     return TrainConfig(
@@ -78,25 +69,21 @@ def mnist_fast() -> TrainConfig:
     )
 
 
-@_bundled
 def baseline() -> TrainConfig:
     """The paper's convolutional baseline, 35.4 million parameters: slow without a GPU."""
     return TrainConfig(model="baseline-cnn", epochs=20, batch_size=128, augment=Augment(shift=2))
 
 
-@_bundled
 def cnn_small() -> TrainConfig:
     """A small convolutional network to compare the small CapsNet with, trained the same way as `demo`."""
     return dataclasses.replace(demo(), model="cnn-small")
 
 
-@_bundled
 def multimnist() -> TrainConfig:
     """Two overlapping digits, classified and drawn apart: the small CapsNet, new pairs in each epoch."""
     return dataclasses.replace(demo(), data="multimnist", epochs=8, augment=Augment(), ema=0.999)
 
 
-@_bundled
 def efficient() -> TrainConfig:
     """Efficient-CapsNet on MNIST: 161,824 parameters before the decoder, shifts and affine augmentation."""
     return TrainConfig(
@@ -111,13 +98,11 @@ def efficient() -> TrainConfig:
     )
 
 
-@_bundled
 def fashion() -> TrainConfig:
     """Fashion-MNIST with Efficient-CapsNet: clothes instead of digits, shifted and mirrored."""
     return dataclasses.replace(efficient(), data="fashion-mnist", epochs=10, augment=Augment(shift=2, flip=True))
 
 
-@_bundled
 def multimnist_efficient() -> TrainConfig:
     """Two overlapping digits with Efficient-CapsNet, 32 primary capsules: the bundled `capsnet-multimnist`."""
     return dataclasses.replace(
@@ -129,7 +114,6 @@ def multimnist_efficient() -> TrainConfig:
     )
 
 
-@_bundled
 def affine() -> TrainConfig:
     """Shifted digits, to be tested on rotated and sheared ones: the bundled `capsnet-affine`.
 
@@ -144,13 +128,11 @@ def affine() -> TrainConfig:
     )
 
 
-@_bundled
 def affine_cnn() -> TrainConfig:
     """The convolutions of `affine` with a linear layer instead of capsules, trained the same way."""
     return dataclasses.replace(affine(), model="efficient-cnn", decoder=None)
 
 
-@_bundled
 def matrix() -> TrainConfig:
     """Matrix capsules with EM routing at CPU widths, on MNIST: two iterations, a growing margin.
 
@@ -169,7 +151,6 @@ def matrix() -> TrainConfig:
     )
 
 
-@_bundled
 def images() -> TrainConfig:
     """Your own images, a few hundred: `--data folder:PATH,size=64`. Augmented; rare classes have larger weights."""
     return TrainConfig(
@@ -186,13 +167,32 @@ def images() -> TrainConfig:
     )
 
 
-@_bundled
 def text() -> TrainConfig:
     """Capsules for texts: the topics of generated sentences, n-grams routed by shared matrices."""
     return TrainConfig(model="text-capsnet", data="sentences", epochs=4, batch_size=64, lr=3e-3, schedule="one-cycle")
 
 
-@_bundled
 def text_baseline() -> TrainConfig:
     """The convolutional network for texts (n-grams, max-pooling), trained the same way as `text`."""
     return dataclasses.replace(text(), model="text-cnn")
+
+
+for _recipe in (
+    demo,
+    smoke,
+    mnist,
+    mnist_fast,
+    baseline,
+    cnn_small,
+    multimnist,
+    efficient,
+    fashion,
+    multimnist_efficient,
+    affine,
+    affine_cnn,
+    matrix,
+    images,
+    text,
+    text_baseline,
+):
+    register(_recipe.__name__.replace("_", "-"), _recipe)

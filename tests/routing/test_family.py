@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from capsnet import routing
 from capsnet.routing import Edges
-from capsnet.routing.kmeans import smooth_objective
 from tests.reference import mixtures, onepass
 from tests.routing.suite import normal
 
@@ -42,6 +42,12 @@ def test_kmeans_matches_loops(
     close(result.pose[0], poses)
     assert result.trace is not None
     close(result.trace.couplings[:, 0], couplings)
+
+
+def smooth_objective(votes: Tensor, centre: Tensor, temperature: float) -> Tensor:
+    """F of the Euclidean form, for each example: (B, I, J, D), (B, J, D) -> (B,)."""
+    distance = (votes - centre.unsqueeze(-3)).square().sum(dim=-1)
+    return -temperature * torch.logsumexp(-distance / temperature, dim=-1).sum(dim=-1)
 
 
 @given(seeds, st.integers(2, 12), sizes, sizes, st.sampled_from([0.2, 1.0, 5.0]))

@@ -104,9 +104,3 @@ class KMeans(SquashingRouting):
             return -(votes - centre.unsqueeze(-3)).square().sum(dim=-1)
         length = torch.linalg.vector_norm(centre, dim=-1, keepdim=True)
         return agree(votes, centre / torch.where(length > 0, length, 1))
-
-
-def smooth_objective(votes: Tensor, centre: Tensor, temperature: float) -> Tensor:
-    """F of the Euclidean form, for each example: (B, I, J, D), (B, J, D) -> (B,)."""
-    distance = (votes - centre.unsqueeze(-3)).square().sum(dim=-1)
-    return -temperature * torch.logsumexp(-distance / temperature, dim=-1).sum(dim=-1)

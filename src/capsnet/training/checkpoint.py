@@ -77,8 +77,6 @@ class State:
 def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> State:
     objective = Objective(model, config.precision)
     if compiled:
-        # a convolutional routing uses the number of children as a Python integer, which would break the graph
-        torch._dynamo.config.capture_scalar_outputs = True
         objective.compile()
     parallel, average = distributed.data_parallel(objective), None  # from here on all processes have equal weights
     if config.ema is not None:
