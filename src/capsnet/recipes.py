@@ -152,7 +152,7 @@ def matrix() -> TrainConfig:
 
 
 def images() -> TrainConfig:
-    """Your own images, a few hundred: `--data folder:PATH,size=64`. Augmented; rare classes have larger weights."""
+    """Your own images (`--data folder:PATH`), a few hundred: augmented; rare classes have larger weights."""
     return TrainConfig(
         model="capsnet-image",
         data="folder",

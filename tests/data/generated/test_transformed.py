@@ -143,7 +143,7 @@ def test_options_are_set_by_name_and_checked() -> None:
     assert len(load("affnist:source=generated,versions=4", "test")) == 40_000
     with pytest.raises(ValueError, match="shifted by 0 to 6 pixels, got 7"):
         load("expanded-mnist:shift=7", "test")
-    with pytest.raises(ValueError, match=r"versions of affnist: .* less than or equal to 32, got '33'"):
+    with pytest.raises(ValueError, match="option versions of affnist must be at most 32, got '33'"):
         load("affnist:versions=33", "test")
     with pytest.raises(ValueError, match=r"unknown option of expanded-mnist 'shfit'. Did you mean 'shift'"):
         load("expanded-mnist:shift=6,shfit=7", "test")
