@@ -5,7 +5,11 @@ import pytest
 
 from capsnet.experiments import overlap
 from capsnet.experiments.lab import Lab
-from capsnet.metrics import wilson_interval
+from capsnet.metrics import Measure, wilson_interval
+
+
+def curve(*errors: float) -> list[Measure]:
+    return [Measure("bin", [error], interval=(error - 0.1, error + 0.1)) for error in errors]
 
 
 def test_bins_include_their_upper_end() -> None:
@@ -23,18 +27,15 @@ def test_bins_include_their_upper_end() -> None:
 
 
 def test_bin_errors_average_the_seeds_of_their_pairs() -> None:
-    overlaps = np.array([0.0, 0.0, 0.5, 0.6, 0.7, 0.8])
-    bins = {"none": np.array([0, 1]), "some": np.array([2, 3, 4, 5])}
     right = np.array([[1, 1, 1, 0, 1, 1], [1, 1, 0, 0, 1, 1]], dtype=bool)  # two seeds
-    curve = overlap.bin_errors(right, overlaps, bins)
-    assert curve["bin"] == ["none", "some"]
-    assert curve["pairs"] == [2, 4]
-    assert curve["overlap"] == pytest.approx([0, 65])
-    assert curve["error"] == pytest.approx([0, 37.5])
+    none, some = (overlap.error_of("bin", right[:, members]) for members in (slice(2), slice(2, 6)))
+    assert (none.n, some.n) == (2, 4)
+    assert (none.mean, some.mean) == pytest.approx((0, 37.5))
     low, high = wilson_interval(2, 4)  # 0.625 of 4, rounded; four pairs are four pairs however many seeds saw them
-    assert (curve["low"][1], curve["high"][1]) == pytest.approx((100 * (1 - high), 100 * (1 - low)))
-    assert curve["low"][0] == 0
-    assert 50 < curve["high"][0] < 70  # two of two right: nearly anything is possible
+    assert some.interval == pytest.approx((100 * (1 - high), 100 * (1 - low)))
+    assert none.interval is not None
+    assert none.interval[0] == 0
+    assert 50 < none.interval[1] < 70  # two of two right: nearly anything is possible
 
 
 @pytest.mark.parametrize(
@@ -51,12 +52,12 @@ def test_bin_errors_average_the_seeds_of_their_pairs() -> None:
     ],
 )
 def test_crossing_is_the_first_rise_through_the_level(x: list[float], y: list[float], expected: float | None) -> None:
-    assert overlap.crossing(x, y, 5) == (None if expected is None else pytest.approx(expected))
+    assert overlap.crossing(x, curve(*y), 5) == (None if expected is None else pytest.approx(expected))
 
 
 def test_crossing_sentence_says_why_there_is_none() -> None:
     def say(*y: float) -> str:
-        return overlap.crossing_sentence("CNN", [0, 10, 20], y, 5)
+        return overlap.crossing_sentence("CNN", [0, 10, 20], curve(*y), 5)
 
     assert say(1, 3, 7) == "The CNN's error rises through 5 % at an overlap of about 15 %."
     assert say(1, 2, 3) == "The CNN stays below 5 % at every overlap (at most 3.0 %)."
@@ -65,18 +66,17 @@ def test_crossing_sentence_says_why_there_is_none() -> None:
 
 
 def test_findings_are_true_either_way() -> None:
-    def curve(*error: float) -> dict[str, list]:
-        bounds = {"low": [e - 0.1 for e in error], "high": [e + 0.1 for e in error]}
-        return {"overlap": [0, 50, 100], "error": list(error), **bounds}
+    def findings(**curves: list[Measure]) -> list[str]:
+        return overlap.findings([0, 50, 100], curves)
 
-    words = overlap.findings({"CapsNet": curve(1, 2, 3), "CNN": curve(0.5, 4, 8)})
+    words = findings(CapsNet=curve(1, 2, 3), CNN=curve(0.5, 4, 8))
     assert "The CNN's error rises through 5 % at an overlap of about 62 %." in words
     assert "1.0 % against 0.5 % with the least overlap, 3.0 % against 8.0 % with the most" in words[-1]
     assert "lower error in 2 of 3 bins and the higher in 1" in words[-1]
     assert "its lead grows with the overlap (-0.5 points with the least overlap, +5.0 with the most)." in words[-1]
-    words = overlap.findings({"CapsNet": curve(1, 2, 8), "CNN": curve(2, 4, 8)})
+    words = findings(CapsNet=curve(1, 2, 8), CNN=curve(2, 4, 8))
     assert "lower error in 2 of 3 bins and the higher in 0: its lead does *not* grow" in words[-1]
-    words = overlap.findings({"CapsNet": curve(3, 4, 9), "CNN": curve(2, 4, 8)})
+    words = findings(CapsNet=curve(3, 4, 9), CNN=curve(2, 4, 8))
     assert "in 0 of 3 bins and the higher in 2: it has no lead" in words[-1]
 
 

@@ -113,7 +113,7 @@ def test_shipped_budget_trains_nothing(out: Path, monkeypatch: pytest.MonkeyPatc
 def test_bundled_networks_cover_the_shipped_budget(name: str, out: Path) -> None:
     planned = get(name).plan(lab.Lab(name, "shipped", 1, out))
     assert planned
-    assert all(lab.BUNDLED[config.data, config.model] in capsnet.list_weights() for config in planned)
+    assert all(lab.bundled_for(config) in capsnet.list_weights() for config in planned)
 
 
 def test_shipped_budget_is_refused_where_there_is_none(out: Path) -> None:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 from capsnet.serving.server import Server, listen
-
-from .conftest import BUNDLED
+from tests.explorer.conftest import BUNDLED
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]

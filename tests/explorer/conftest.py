@@ -12,13 +12,12 @@ import capsnet
 from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.models import Model
-
-from ..serving.helpers import BUNDLED, HOME, TestClient, png, service_of, unwire, wire
+from tests.serving.helpers import BUNDLED, HOME, TestClient, png, service_of, unwire, wire
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from .browser import Visit
+    from tests.explorer.browser import Visit
 
 __all__ = ["BUNDLED", "HOME", "TestClient", "as_bytes", "png", "service_of", "tensor", "unwire", "wire"]
 
@@ -103,7 +102,7 @@ def refuse(client: TestClient) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator["Browser"]:
-    from .browser import launched
+    from tests.explorer.browser import launched
 
     with launched() as browser:
         yield browser
@@ -113,7 +112,7 @@ def chromium() -> Iterator["Browser"]:
 def home(chromium: "Browser", bundled: Model) -> Iterator[str]:
     """The address of a server with the small bundled model, one without capsules, matrix capsules on a grid, and two
     whose children see the whole picture, one of them of another frame."""
-    from .browser import serving
+    from tests.explorer.browser import serving
 
     cnn = capsnet.create_model("cnn-small")
     cnn.card = {"data": "svhn"}
@@ -126,7 +125,7 @@ def home(chromium: "Browser", bundled: Model) -> Iterator[str]:
 @pytest.fixture
 def visits(chromium: "Browser", home: str) -> Iterator[Callable[..., "Visit"]]:
     """Makes visits, each with a fresh browser context; each is checked at its end (``Visit.close``)."""
-    from .browser import Visit
+    from tests.explorer.browser import Visit
 
     made: list[Visit] = []
 

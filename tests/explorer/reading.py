@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator
 
 from capsnet.models import Model
-
-from .browser import Visit
-from .conftest import as_bytes, tensor
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import as_bytes, tensor
 
 Visits = Callable[..., Visit]
 

@@ -17,8 +17,7 @@ from capsnet.data import ArrayDataset
 from capsnet.inference import OFFSETS, preprocessing_of, sweep_dimensions
 from capsnet.models import Model, replacements, reroute
 from capsnet.routing import Routing
-
-from .conftest import BUNDLED, as_bytes, tensor, unwire, wire
+from tests.explorer.conftest import BUNDLED, as_bytes, tensor, unwire, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]

@@ -13,8 +13,7 @@ import torch
 from capsnet.explorer import create_app
 from capsnet.models import Model
 from capsnet.serving.service import WAITING
-
-from .conftest import BUNDLED, HOME, TestClient, service_of, wire
+from tests.explorer.conftest import BUNDLED, HOME, TestClient, service_of, wire
 
 Refuse = Callable[..., str]
 BLANK = wire(np.zeros((28, 28), np.uint8))

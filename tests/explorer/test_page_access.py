@@ -5,8 +5,8 @@ import re
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from .browser import Visit
-from .reading import Visits, apart
+from tests.explorer.browser import Visit
+from tests.explorer.reading import Visits, apart
 
 
 def test_axe_finds_no_serious_violation(visits: Visits) -> None:

@@ -9,9 +9,8 @@ from playwright.sync_api import expect
 
 from capsnet.data import ArrayDataset
 from capsnet.models import Model
-
-from .browser import Visit
-from .reading import DOWN, Visits, apart, check_bars, expect_number
+from tests.explorer.browser import Visit
+from tests.explorer.reading import DOWN, Visits, apart, check_bars, expect_number
 
 
 def test_stroke_is_classified_as_the_library_does(visit: Visit, bundled: Model) -> None:

@@ -12,10 +12,9 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from capsnet.models import Model
-
-from .browser import Visit
-from .conftest import BUNDLED, unwire
-from .reading import DIGITS, apart, drawn, says
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import BUNDLED, unwire
+from tests.explorer.reading import DIGITS, apart, drawn, says
 
 
 def run(code: str) -> list[str]:

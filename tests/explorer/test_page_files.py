@@ -11,10 +11,9 @@ from playwright.sync_api import expect
 from capsnet.data import ArrayDataset
 from capsnet.inference import preprocessing_of
 from capsnet.models import Model
-
-from .browser import Visit
-from .conftest import as_bytes, png
-from .reading import apart, check_bars
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import as_bytes, png
+from tests.explorer.reading import apart, check_bars
 
 
 def photo(digits: ArrayDataset, n: int) -> bytes:

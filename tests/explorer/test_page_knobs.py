@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, expect
 
 from capsnet.models import Model
-
-from .browser import Visit
-from .reading import DIGITS, apart, drawn, says
+from tests.explorer.browser import Visit
+from tests.explorer.reading import DIGITS, apart, drawn, says
 
 
 def test_capsule_can_be_chosen(visit: Visit, bundled: Model) -> None:

@@ -7,10 +7,9 @@ import pytest
 from playwright.sync_api import expect
 
 from capsnet.models import Model
-
-from .browser import Visit
-from .conftest import BUNDLED
-from .reading import DOWN, Visits, apart, check_bars, columns, offsets_of
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import BUNDLED
+from tests.explorer.reading import DOWN, Visits, apart, check_bars, columns, offsets_of
 
 
 def test_link_restores_the_view(visit: Visit, visits: Visits) -> None:

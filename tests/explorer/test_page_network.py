@@ -3,9 +3,8 @@
 from playwright.sync_api import expect
 
 from capsnet.models import Model
-
-from .browser import Visit
-from .reading import Visits, apart, drawn
+from tests.explorer.browser import Visit
+from tests.explorer.reading import Visits, apart, drawn
 
 
 def test_page_loads_nothing_from_other_hosts(visits: Visits) -> None:

@@ -9,10 +9,9 @@ from playwright.sync_api import expect
 
 import capsnet
 from capsnet.models import Model
-
-from .browser import Visit
-from .conftest import BUNDLED, unwire, wire
-from .reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import BUNDLED, unwire, wire
+from tests.explorer.reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 
 def test_pair_is_merged_and_decoded_as_the_library_does(visit: Visit, bundled: Model) -> None:

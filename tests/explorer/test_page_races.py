@@ -12,10 +12,9 @@ from playwright.sync_api import FilePayload, Route, expect
 
 from capsnet.data import ArrayDataset
 from capsnet.models import Model
-
-from .browser import Visit
-from .conftest import BUNDLED, wire
-from .reading import DOWN, Visits, apart, check_bars, columns, drawn
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import BUNDLED, wire
+from tests.explorer.reading import DOWN, Visits, apart, check_bars, columns, drawn
 
 
 def test_newest_picture_is_shown(visit: Visit, bundled: Model) -> None:

@@ -11,10 +11,9 @@ from playwright.sync_api import expect
 
 import capsnet
 from capsnet import routing
-
-from .browser import Visit
-from .conftest import tensor, wire
-from .reading import Visits, apart
+from tests.explorer.browser import Visit
+from tests.explorer.conftest import tensor, wire
+from tests.explorer.reading import Visits, apart
 
 LIT = re.compile(r"\blit\b")
 

@@ -17,8 +17,7 @@ from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.models import Model, replacements, reroute
 from capsnet.routing import Dynamic, Trace, _registry, undecided
-
-from .conftest import BUNDLED, HOME, TestClient, tensor, wire
+from tests.explorer.conftest import BUNDLED, HOME, TestClient, tensor, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]

@@ -16,8 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 import capsnet
 from capsnet.explorer import create_app
-
-from .conftest import BUNDLED
+from tests.explorer.conftest import BUNDLED
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

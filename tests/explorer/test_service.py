@@ -12,8 +12,7 @@ from capsnet.explorer._gallery import Gallery
 from capsnet.models import Model
 from capsnet.serving.problems import Missing
 from capsnet.serving.service import load_models
-
-from .conftest import BUNDLED, HOME, TestClient, wire
+from tests.explorer.conftest import BUNDLED, HOME, TestClient, wire
 
 
 def test_public_names_contain_no_paths(tmp_path: Path, tiny: Model) -> None:

@@ -1,6 +1,6 @@
 """The files of the page."""
 
-from .conftest import TestClient
+from tests.explorer.conftest import TestClient
 
 
 def test_icon_is_cached_and_scripts_are_not(client: TestClient) -> None:

@@ -12,8 +12,7 @@ from PIL import Image
 
 from capsnet.data import Preprocess
 from capsnet.data._pixels import read_pixels
-
-from .conftest import BUNDLED, TestClient, png, service_of, wire
+from tests.explorer.conftest import BUNDLED, TestClient, png, service_of, wire
 
 BLANK = wire(np.zeros((28, 28), np.uint8))
 

@@ -9,8 +9,7 @@ import capsnet
 from capsnet.data import ArrayDataset
 from capsnet.models import Model
 from capsnet.serving.app import create_app
-
-from .helpers import BUNDLED, HOME, TestClient
+from tests.serving.helpers import BUNDLED, HOME, TestClient
 
 
 @pytest.fixture(scope="session")

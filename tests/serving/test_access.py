@@ -7,8 +7,7 @@ import pytest
 from capsnet.models import Model
 from capsnet.serving.access import COOKIE, HEADERS, POLICY
 from capsnet.serving.app import create_app
-
-from .helpers import BUNDLED, HOME, TestClient
+from tests.serving.helpers import BUNDLED, HOME, TestClient
 
 ANY = "/api/openapi.json"  # an address that is answered with 200
 

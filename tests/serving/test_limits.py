@@ -11,8 +11,7 @@ import torch
 from capsnet.models import Model
 from capsnet.serving.access import LARGEST
 from capsnet.serving.app import create_app
-
-from .helpers import BUNDLED, HOME, TestClient, wire
+from tests.serving.helpers import BUNDLED, HOME, TestClient, wire
 
 ADDRESS = "/api/v1/predict"
 JSON = {"content-type": "application/json"}

@@ -14,8 +14,7 @@ import pytest
 
 from capsnet.serving import server
 from capsnet.serving.access import LARGEST
-
-from .helpers import BUNDLED
+from tests.serving.helpers import BUNDLED
 
 
 @contextmanager

@@ -14,8 +14,7 @@ import capsnet
 from capsnet.data import ArrayDataset
 from capsnet.models import Model
 from capsnet.serving.app import create_app
-
-from .helpers import BUNDLED, HOME, TestClient, png, wire
+from tests.serving.helpers import BUNDLED, HOME, TestClient, png, wire
 
 ADDRESS = "/api/v1/predict"
 PNG = {"content-type": "image/png"}

@@ -73,7 +73,7 @@ def summary(model: "capsnet.Model", path: "Path") -> dict[str, str]:
     from capsnet import models
     from capsnet.metrics import Proportion
 
-    card, origin = model.card, model.card.get("origin", {})
+    card, origin, routing = model.card, model.card.get("origin", {}), model.class_routing
     height, width = model.image_size
     kind = {1: "grey", 3: "colour"}.get(model.in_channels, f"{model.in_channels}-channel")
     network, trained_on = model.config.get("name"), card.get("trained_on", card.get("data"))
@@ -87,7 +87,7 @@ def summary(model: "capsnet.Model", path: "Path") -> dict[str, str]:
         "takes": "texts" if model.takes_texts else f"any picture, brought to {kind} {height} x {width} pixels",
         "classes": f"{model.num_classes}: {', '.join(model.class_names)}",
         "capsules": f"{model.pose_dim} numbers per class" if model.pose_dim else None,
-        "routing": f"{model.class_routing.name}: {model.class_routing.sentence}" if model.class_routing else None,
+        "routing": ": ".join(filter(None, [routing.name, routing.sentence])) if routing else None,
         "draws": "reconstructions of its input" if model.draws else None,
         "trained on": trained_on,
         "test accuracy": str(Proportion(**tested)) if tested else None,

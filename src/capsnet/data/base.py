@@ -29,6 +29,14 @@ class Sources(NamedTuple):
         return torch.zeros(len(self.classes), num_classes).scatter_(1, self.classes, 1.0)
 
 
+class Singles(NamedTuple):
+    """The pictures that one picture of several objects is made of, and where in it they are put."""
+
+    images: Tensor  # (K, C, h, w) float32 in [0, 1]: each object alone, before it is moved
+    classes: Tensor  # (K,) int64
+    offsets: Tensor  # (K, 2) int64: pixels down and right from the middle
+
+
 class Batch(NamedTuple):
     """One batch, as every model takes it."""
 
@@ -80,6 +88,13 @@ class Dataset:
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         """Make the batch of these examples; ``seed`` and ``epoch`` only matter if something is random."""
         raise NotImplementedError
+
+    def singles(self, number: int) -> Singles | None:
+        """The pictures that example ``number`` is made of; None if examples are not made of other pictures.
+
+        A generated data set may take numbers beyond its length, and call its examples otherwise in each epoch.
+        """
+        return None
 
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
         """Keep only these examples, in this order, numbered from 0."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsnet.data import Shapes
 from capsnet.data.warping import warp_images
@@ -69,15 +69,14 @@ def thicken(images: Tensor, amount: float) -> Tensor:
 
 def vectors(model: Model, images: Tensor, labels: Tensor) -> Tensor:
     """The true class's pose, or for a CNN the input of its last layer. Shapes: (B, ...) -> (B, D)"""
-    inputs: list[Tensor] = []
-    last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
-    hooks = [module.register_forward_pre_hook(lambda _, args: inputs.append(args[0])) for module in last]
+    network: Any = model
     with evaluating(model):
-        poses = [model(chunk.to(device_of(model))).poses for chunk in images.split(BATCH)]
-    for hook in hooks:
-        hook.remove()
-    result = torch.cat(inputs if poses[0] is None else poses).float().cpu()
-    return result if poses[0] is None else result[torch.arange(len(labels)), labels]
+        parts = [
+            network.head[:-1](model.forward_features(chunk)) if model.pose_dim is None else model(chunk).poses
+            for chunk in images.to(device_of(model)).split(BATCH)
+        ]
+    result = torch.cat(parts).float().cpu()
+    return result if model.pose_dim is None else result[torch.arange(len(labels)), labels]
 
 
 def trajectories(model: Model, images: Tensor, labels: Tensor) -> dict[str, NDArray]:

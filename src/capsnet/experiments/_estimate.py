@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from statistics import median
 
 import torch
 
@@ -33,20 +34,23 @@ def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
         size = min(len(training), config.limit or len(training))
         kind = fingerprint({"m": config.model, "o": config.create_options(), "d": config.data, "b": config.batch_size})
         if kind not in pace:
-            pace[kind] = seconds_per_image(config, device)
+            [pace[kind]] = seconds_per_image([config], device)
         total += config.epochs * size * pace[kind]
     return total
 
 
-def seconds_per_image(config: TrainConfig, device: str) -> float:
-    """Forward and backward of a few batches; the optimiser, validation and checkpoints cost little beside them."""
-    step = training_step(config, device)
-    size, started = step(), time.perf_counter()
-    for _ in range(STEPS):
-        step()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-    return (time.perf_counter() - started) / (STEPS * size)
+def seconds_per_image(configs: Sequence[TrainConfig], device: str, steps: int = STEPS) -> list[float]:
+    """Median time of some training steps of each network. The networks take turns, so that other work on the machine
+    slows down all of them. The optimiser, validation and checkpoints are left out: they cost little."""
+    networks = [(training_step(config, device), []) for config in configs]
+    for _ in range(1 + steps):  # the first one warms up
+        for step, times in networks:
+            started = time.perf_counter()
+            size = step()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - started) / size)
+    return [median(times[1:]) for _, times in networks]
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from capsnet import data
 from capsnet.data import Augment
-from capsnet.experiments.lab import BUNDLED, Lab
+from capsnet.experiments.lab import Lab, bundled_for
 from capsnet.inference import pick_device
 from capsnet.models import create_model
 from capsnet.training import TrainConfig, build, loss_inputs
@@ -102,7 +102,7 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
     if lab.budget == "smoke":
         return ["A smoke run: tiny networks on a few hundred images, to see that it runs. The numbers have no meaning."]
     if lab.budget == "shipped":
-        names = " and ".join(f"`{name}`" for name in sorted({BUNDLED[c.data, c.model] for c in configs}))
+        names = " and ".join(f"`{name}`" for name in sorted(set(map(bundled_for, configs))))
         return [f"The networks are the bundled {names}: docs/weights.md describes them."]
     small = (
         ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "

@@ -52,16 +52,7 @@ def reproduce(
             it with ``Declined``.
     """
     experiment = _registry.get(name)
-    check_name("budget", budget, get_args(Budget))
-    for key in options:
-        check_name(f"option of {name}", key, experiment.options)
-    if seeds is not None and not 1 <= seeds <= 100:
-        raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
-    if budget not in experiment.budgets:
-        others = ", ".join(_registry.list_experiments(budget))
-        raise ValueError(f"{name} has no budget {budget} (those that have: {others}): choose another budget for {name}")
-    if budget == "shipped" and (seeds or 1) > 1:
-        raise ValueError(f"there is one trained network each for the budget shipped, got seeds={seeds}")
+    check(experiment, budget, seeds, options)
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     planned = experiment.plan(lab)  # wrong options show here, before anything is written
     long = budget == "paper" or (budget != "smoke" and options.get("recipe") is not None)
@@ -87,6 +78,21 @@ def reproduce(
     write_atomically(lab.folder / f"{name}.html", report.to_html())
     write_atomically(lab.folder / f"{name}.json", json.dumps(report.to_dict(), indent=1) + "\n")  # last: all is there
     return lab.folder
+
+
+def check(experiment: Experiment, budget: Budget, seeds: int | None, options: dict[str, Any]) -> None:
+    """Refuse what ``reproduce`` cannot do, in one sentence."""
+    name = experiment.name
+    check_name("budget", budget, get_args(Budget))
+    for key in options:
+        check_name(f"option of {name}", key, experiment.options)
+    if seeds is not None and not 1 <= seeds <= 100:
+        raise ValueError(f"seeds must lie between 1 and 100, got {seeds}")
+    if budget not in experiment.budgets:
+        others = ", ".join(_registry.list_experiments(budget))
+        raise ValueError(f"{name} has no budget {budget} (those that have: {others}): choose another budget for {name}")
+    if budget == "shipped" and (seeds or 1) > 1:
+        raise ValueError(f"there is one trained network each for the budget shipped, got seeds={seeds}")
 
 
 def command(experiment: Experiment, lab: Lab, seeds: int) -> str:

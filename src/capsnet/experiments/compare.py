@@ -10,7 +10,6 @@ The claim to look at: does routing beat `uniform`, which does not route at all? 
 
 import dataclasses
 import functools
-import json
 import logging
 import math
 import os
@@ -21,6 +20,7 @@ from typing import Any
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
 from capsnet.experiments import _nets
+from capsnet.experiments._estimate import seconds_per_image
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of, main_metric
@@ -29,6 +29,7 @@ from capsnet.metrics import compare as order
 from capsnet.training import TrainConfig, read_config
 
 TEST_ITERATIONS = (1, 2, 3, 5)
+STEPS = 15  # that are timed
 log = logging.getLogger("capsnet")
 
 
@@ -90,13 +91,16 @@ def plan(lab: Lab) -> list[TrainConfig]:
 )
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])
-    for name in contenders(lab):
+    configs = {name: config(lab, name, 0) for name in contenders(lab)}
+    runs = [lab.where(first).name for first in configs.values()]
+    seconds = lab.remember("times", lambda: epoch_seconds(lab, configs), runs=runs)
+    for name, first in configs.items():
         trained = [lab.train(config(lab, name, seed)) for seed in lab.seeds]
         error = error_measure(name, [main_metric(t.test) for t in trained])
-        first = functools.partial(measure, lab, trained[0], config(lab, name, 0))
-        facts = lab.remember("facts", first, run=trained[0].folder)
+        facts = lab.remember("facts", functools.partial(measure, lab, trained[0], first), run=trained[0].folder)
+        facts |= {"seconds per epoch": seconds[name], "validation": [t.validation for t in trained]}
         report.measures.append(error)
-        report.raw[name] = facts | {"test error": error.values, "validation": [t.validation for t in trained]}
+        report.raw[name] = facts | {"test error": error.values}
     describe(report)
     report.findings += at_chance(report.measures, data.load(base_of(lab).data, "validation"))
     tested = {name: facts["test iterations"] for name, facts in report.raw.items() if facts["test iterations"]}
@@ -132,6 +136,7 @@ def setting(lab: Lab) -> list[str]:
         smoke = "A smoke run of the recipe `{}`, to see that it runs: the numbers have no meaning"
         words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(recipe)
         sentences = [f"{words}. Trained: {_nets.training(base_of(lab))}."]
+    sentences.append(f"Time of an epoch: from the median of {STEPS} training steps, for which the routings take turns.")
     configs = {name: config(lab, name, 0) for name in contenders(lab)}
     if apart := [f"`{name}`" for name, one in configs.items() if one.model_options.get("squash") == "unit"]:
         sentences.append(
@@ -163,9 +168,6 @@ def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
     model = trained.model
     validation = data.load(config.data, "validation")
     validation = validation.subset(range(min(len(validation), lab.pick(200, 2000, 10_000))))
-    records = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
-    speeds = [one["images_per_second"] for one in records if one["kind"] == "epoch" and one["images_per_second"]]
-    size = min(config.limit or math.inf, len(data.load(config.data, config.train_on)))
     with evaluating(model):
         trace = model(validation.batch(range(min(100, len(validation)))).images.to(device_of(model)), trace=True).trace
     entropy = None
@@ -173,12 +175,19 @@ def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
         normalised = model.class_routing.normalised
         entropy = float(routing.undecided(trace.couplings[-1:], trace.logits[-1:], normalised).mean())
     return {
-        "seconds per epoch": size / (sum(speeds) / len(speeds)) if speeds else math.nan,  # nan: not timed
         "peak megabytes": peak_megabytes(config, type(model).__module__),
         "parameters": model.num_parameters(),
         "entropy": entropy,
         "test iterations": other_iterations(trained, validation),
     }
+
+
+def epoch_seconds(lab: Lab, configs: dict[str, TrainConfig]) -> dict[str, float]:
+    """The time of an epoch with each routing, from that of some steps."""
+    base = base_of(lab)
+    whole = len(data.load(base.data, base.train_on))
+    times = seconds_per_image(list(configs.values()), lab.device, lab.pick(1, STEPS, STEPS))
+    return {name: min(base.limit or whole, whole) * time for name, time in zip(configs, times, strict=True)}
 
 
 def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:

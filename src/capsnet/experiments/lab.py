@@ -20,18 +20,12 @@ import torch
 from capsnet import _version
 from capsnet._files import write_atomically
 from capsnet.inference import pick_device
-from capsnet.models import Model
+from capsnet.models import Model, list_models, model_options
 from capsnet.training import Run, TrainConfig, read_config, recorded, train
 from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS
-from capsnet.weights import load, resolve
+from capsnet.weights import list_weights, load, read_metadata, resolve
 
 Budget = Literal["smoke", "quick", "shipped", "paper"]
-BUNDLED = {  # data and network -> the bundled model
-    ("mnist", "capsnet"): "capsnet-mnist",
-    ("multimnist", "capsnet"): "capsnet-multimnist",
-    ("expanded-mnist", "capsnet"): "capsnet-affine",
-    ("expanded-mnist", "baseline-cnn"): "capsnet-affine-cnn",
-}
 T = TypeVar("T")
 log = logging.getLogger("capsnet")
 
@@ -133,7 +127,7 @@ class Lab:
 
     def _load_bundled(self, config: TrainConfig) -> Trained:
         """The bundled network for this task; its test metrics are those of its card."""
-        name = BUNDLED[config.data, config.model]
+        name = bundled_for(config)
         model = self._load(name)
         card = model.card
         self.bundled[name] = identity(resolve(name))
@@ -161,6 +155,20 @@ class Lab:
     def total_seconds(self, elapsed: float) -> float:
         """All the work, after ``elapsed`` seconds in this process; what was read counts as long as it once took."""
         return self.seconds + max(0.0, elapsed - self._now)
+
+
+def bundled_for(config: TrainConfig) -> str:
+    """The bundled model for a task: tested on its data, with or without capsules as its network; that network first."""
+    routes = {name: "routing" in model_options(name) for name in list_models()}
+    networks = {}
+    for name in list_weights():
+        about = read_metadata(resolve(name))
+        network = about["config"]["name"]
+        if config.data in about["card"].get("tests", {}) and routes[network] == routes[config.model]:
+            networks[name] = network
+    if not networks:
+        raise ValueError(f"no bundled model is like {config.model} and tested on {config.data}")
+    return min(networks, key=lambda name: networks[name] != config.model)
 
 
 def resolved(config: TrainConfig) -> TrainConfig:

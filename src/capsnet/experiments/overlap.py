@@ -62,21 +62,30 @@ def run(lab: Lab) -> Report:
     assert isinstance(pairs, Pairs)
     overlaps = tight_overlaps(pairs, len(pairs))
     bins = sort_into_bins(overlaps)
+    x = [100 * float(overlaps[members].mean()) for members in bins.values()]
     trained = {net: [lab.train(config(lab, net, seed)) for seed in lab.seeds] for net in NETS}
     report = Report(differs=_nets.differences(lab, plan(lab)) + lab.pick([], [EARLIER], []))
-    curves, crossings = {}, []
+    curves: dict[str, list[Measure]] = {}
+    crossings = []
     for net, runs in trained.items():
         answered = [lab.remember("right", lambda t=t: answers(t, pairs), run=t.folder, pairs=len(pairs)) for t in runs]
         right = np.array([list(one["right"]) for one in answered]) == "1"  # (S, N)
-        curves[net] = bin_errors(right, overlaps, bins)
-        report.raw[net] = curves[net] | {"runs": [t.folder.name for t in runs]}
-        at = report.raw[net]["crossing"] = crossing(curves[net]["overlap"], curves[net]["error"], LEVEL)
+        curves[net] = [error_of(name, right[:, members]) for name, members in bins.items()]
+        at = crossing(x, curves[net], LEVEL)
+        bounds = [[m.mean, *(m.interval or ())] for m in curves[net]]  # error, low, high
+        report.raw[net] = {"errors": bounds, "crossing": at, "runs": [t.folder.name for t in runs]}
         report.measures.append(error_of(f"{net}, all overlaps together", right))
         if at is not None:
             crossings.append(Measure(f"{net}, overlap at which its error reaches {LEVEL:g} %", [at]))
     report.measures += crossings
-    report.tables = [table(curves)]
-    report.findings = findings(curves)
+    report.raw["bins"] = [[name, len(members), mean] for (name, members), mean in zip(bins.items(), x, strict=True)]
+    rows = [
+        [name, f"{count:,}", f"{mean:.1f} %", *(m.shown() for m in both)]
+        for (name, count, mean), *both in zip(report.raw["bins"], *curves.values(), strict=True)
+    ]
+    columns = ["overlap", "test pairs", "mean overlap", *(f"{net}: error (95 % interval)" for net in NETS)]
+    report.tables = [Table("Error by overlap", columns, rows)]
+    report.findings = findings(x, curves)
     report.differs += [
         "Overlap is the intersection of the two tight boxes over the smaller box, by area. The box of a slim digit (1) "
         "is more often wholly outside or inside the other's, so the first and the last bin have more of them.",
@@ -87,7 +96,7 @@ def run(lab: Lab) -> Report:
     ]
     figure = lines(
         lab.figure("overlap.png"),
-        [Line(net, c["overlap"], c["error"], c["low"], c["high"]) for net, c in curves.items()],
+        [Line.of(net, x, measures) for net, measures in curves.items()],
         "Error against overlap",
         f"{len(pairs):,} test pairs, both digits must be right; bands: 95 % interval; {lab.budget} budget",
         "overlap of the digits' tight boxes, % of the smaller box",
@@ -128,33 +137,18 @@ def error_of(name: str, right: NDArray[np.bool_]) -> Measure:
     return error_measure(name, [{"value": float(row.mean()), "n": len(row)} for row in right])
 
 
-def bin_errors(
-    right: NDArray[np.bool_], overlaps: NDArray[np.float64], bins: dict[str, NDArray[np.int64]]
-) -> dict[str, list[Any]]:
-    """Per bin: mean overlap, mean error over the seeds and its interval, all in percent.
-
-    Shapes: right (S, N), overlaps (N,)
-    """
-    result: dict[str, list[Any]] = {key: [] for key in ("bin", "pairs", "overlap", "error", "low", "high")}
-    for name, members in bins.items():
-        error = error_of(name, right[:, members])
-        values = name, len(members), 100 * float(overlaps[members].mean()), error.mean, *(error.interval or (0, 0))
-        for key, value in zip(result, values, strict=True):
-            result[key].append(value)
-    return result
-
-
-def crossing(x: Sequence[float], y: Sequence[float], level: float) -> float | None:
-    """Where y first rises through ``level`` on straight lines between the points; None if it never does."""
+def crossing(x: Sequence[float], errors: Sequence[Measure], level: float) -> float | None:
+    """Where the error first rises through ``level`` on straight lines between the points; None if it never does."""
+    y = [m.mean for m in errors]
     for k in range(len(x) - 1):
         if y[k] < level <= y[k + 1]:
             return x[k] + (level - y[k]) / (y[k + 1] - y[k]) * (x[k + 1] - x[k])
     return None
 
 
-def crossing_sentence(net: str, x: Sequence[float], y: Sequence[float], level: float) -> str:
+def crossing_sentence(net: str, x: Sequence[float], errors: Sequence[Measure], level: float) -> str:
     """Where the error passes the level, or why it does not."""
-    at = crossing(x, y, level)
+    at, y = crossing(x, errors, level), [m.mean for m in errors]
     if at is not None:
         return f"The {net}'s error rises through {level:g} % at an overlap of about {at:.0f} %."
     if min(y) >= level:
@@ -164,32 +158,18 @@ def crossing_sentence(net: str, x: Sequence[float], y: Sequence[float], level: f
     return f"The {net}'s error falls below {level:g} % with more overlap and does not rise through it again."
 
 
-def findings(curves: dict[str, dict[str, list[Any]]]) -> list[str]:
-    caps, cnn = (curves[net] for net in NETS)
-    bins = [[Measure(net, [c["error"][k]], interval=(c["low"][k], c["high"][k])) for net, c in curves.items()]
-            for k in range(len(caps["error"]))]  # fmt: skip
-    orders = [compare(*both) for both in bins]
-    gaps = [b - a for a, b in zip(caps["error"], cnn["error"], strict=True)]
+def findings(x: Sequence[float], curves: dict[str, list[Measure]]) -> list[str]:
+    both = list(zip(*curves.values(), strict=True))  # of each bin
+    orders, gaps = [compare(caps, cnn) for caps, cnn in both], [cnn.mean - caps.mean for caps, cnn in both]
     lead = f"its lead {'grows' if gaps[-1] > gaps[0] else 'does *not* grow'} with the overlap"
     lead = lead if -1 in orders else "it has no lead that could grow with the overlap"
-    least, most = (f"{caps['error'][k]:.1f} % against {cnn['error'][k]:.1f} %" for k in (0, -1))
+    least, most = (f"{caps.mean:.1f} % against {cnn.mean:.1f} %" for caps, cnn in (both[0], both[-1]))
     return [
-        *(crossing_sentence(net, curves[net]["overlap"], curves[net]["error"], LEVEL) for net in NETS),
+        *(crossing_sentence(net, x, errors, LEVEL) for net, errors in curves.items()),
         f"CapsNet against CNN: {least} with the least overlap, {most} with the most. Beyond the 95 % intervals, the "
         f"CapsNet has the lower error in {orders.count(-1)} of {len(orders)} bins and the higher in {orders.count(1)}: "
         f"{lead} ({gaps[0]:+.1f} points with the least overlap, {gaps[-1]:+.1f} with the most).",
     ]
-
-
-def table(curves: dict[str, dict[str, list[Any]]]) -> Table:
-    first = curves[NETS[0]]
-    rows = [
-        [name, f"{first['pairs'][k]:,}", f"{first['overlap'][k]:.1f} %"]
-        + [f"{c['error'][k]:.1f} ({c['low'][k]:.1f} to {c['high'][k]:.1f})" for c in (curves[net] for net in NETS)]
-        for k, name in enumerate(first["bin"])
-    ]
-    errors = [f"{net}: error, % (95 % interval)" for net in NETS]
-    return Table("Error by overlap", ["overlap", "test pairs", "mean overlap", *errors], rows)
 
 
 def draw_examples(path: Path, models: dict[str, Model], pairs: Pairs, bins: dict[str, NDArray[np.int64]]) -> Path:

@@ -15,7 +15,7 @@ register("capsnet", CapsNet, "the paper's network: conv 9x9x256, 1152 primary ca
 register(
     "capsnet-small",
     CapsNet,
-    "the same network, narrower: for everyday use on a CPU",
+    "the paper's network with 64 channels and 8 types of capsules instead of 256 and 32: for a CPU",
     conv_channels=64,
     primary_types=8,
     decoder_widths=(256, 512),
@@ -56,12 +56,12 @@ register("matrix-capsnet", MatrixCapsNet, "matrix capsules: 4x4 poses, convoluti
 register(
     "matrix-capsnet-small",
     MatrixCapsNet,
-    "the same network with 8 types of capsules per layer: for a CPU",
+    "matrix capsules with EM routing and 8 types of capsules per layer instead of 32: for a CPU",
     widths=(32, 8, 8, 8),
 )
 register("text-capsnet", TextCapsNet, "for texts of any length: n-grams as capsules, routed by shared matrices")
 register(
-    "text-cnn", TextCNN, "the same n-grams, max-pooled over the text, and a linear layer: the plain network for texts"
+    "text-cnn", TextCNN, "for texts of any length: n-grams, max-pooled over the text, and a linear layer, no capsules"
 )
 
 __all__ = [

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from capsnet.data import keyed
 from capsnet.data._registry import register
-from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset, Sources
+from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset, Singles, Sources
 from capsnet.data.readers.mnist import mnist
 from capsnet.data.splits import SPLITS
 
@@ -85,6 +85,12 @@ class Pairs(Dataset):
         """How far each digit is moved down and right from the middle. Shapes: (B,) -> (B, 2, 2)"""
         drawn = keyed.integers(self.seed, 0, numbers, 4, "multimnist.shift", -self.shift, self.shift + 1)
         return drawn.reshape(-1, 2, 2)
+
+    def singles(self, number: int) -> Singles:
+        """The two digits of pair ``number``, and how far each is moved."""
+        numbers = np.array([number])
+        digits = self.digits.batch(self.choose(numbers)[0])
+        return Singles(digits.images, digits.targets, torch.from_numpy(self.offsets(numbers)[0]))
 
     def place(self, chosen: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Each digit alone on the canvas. Shapes: (B, 2), (B, 2, 2) -> (B, 2, H, W)
