@@ -247,7 +247,7 @@ def test_intervals_at_zero_and_one_have_width():
         (metrics.exact_match, (LENGTHS, LENGTHS), "only 0 and 1"),
         (metrics.exact_match, (LENGTHS, np.eye(3)[TARGETS], 4), "number of classes 3"),
         (metrics.per_class, (LENGTHS, np.zeros((5, 2))), r"\(5, 3\)"),
-        (metrics.confusion_matrix, (TARGETS, TARGETS[:2], 3), "predictions"),
+        (metrics.confusion_matrix, (TARGETS, TARGETS[:2], 3), "expected one prediction for each of N = "),
         (metrics.confusion_matrix, (TARGETS, TARGETS, 2), "labels must be whole numbers from 0 to 1, got 2"),
         (metrics.confusion_matrix, ([], [], 2), "N >= 1"),
         (metrics.auc, ([0.1, 0.2], [True]), "both be"),

@@ -139,11 +139,8 @@ def top_k(lengths: ArrayLike, k: int | np.ndarray) -> np.ndarray:
 
 def confusion_matrix(targets: ArrayLike, predictions: ArrayLike, num_classes: int) -> np.ndarray:
     """Counts (J, J): row = true class, column = predicted class."""
-    truth, guess = as_array(targets), as_array(predictions)
-    if truth.shape != guess.shape or truth.ndim != 1:
-        raise ValueError(f"targets and predictions must both be (N,), got {truth.shape} and {guess.shape}")
-    truth = _labels(truth, len(truth), num_classes)
-    guess = _labels(guess, len(guess), num_classes, what="prediction")
+    truth = _labels(targets, len(targets), num_classes)
+    guess = _labels(predictions, len(targets), num_classes, what="prediction")
     return np.bincount(truth * num_classes + guess, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
@@ -180,20 +177,18 @@ def per_class(
     scores = _scores(lengths)
     truth = multi_hot(targets, *scores.shape)
     chosen = _chosen(scores, truth, k, threshold)
-    result = []
-    for j in range(scores.shape[1]):
-        support, predicted = int(truth[:, j].sum()), int(chosen[:, j].sum())
-        tp = int((truth[:, j] & chosen[:, j]).sum())
-        result.append(
-            ClassMetrics(
-                precision=tp / predicted if predicted else None,
-                recall=tp / support if support else None,
-                f1=2 * tp / (support + predicted) if support else None,  # support + predicted = 2 tp + fp + fn
-                auc=auc(scores[:, j], truth[:, j]),
-                support=support,
-            )
+    areas = [auc(score, true) for score, true in zip(scores.T, truth.T, strict=True)]
+    counts = [hot.sum(axis=0).tolist() for hot in (truth & chosen, chosen, truth)]
+    return [
+        ClassMetrics(
+            precision=hits / predicted if predicted else None,
+            recall=hits / support if support else None,
+            f1=2 * hits / (support + predicted) if support else None,  # support + predicted = 2 tp + fp + fn
+            auc=area,
+            support=support,
         )
-    return result
+        for hits, predicted, support, area in zip(*counts, areas, strict=True)
+    ]
 
 
 def summarise(
@@ -217,19 +212,18 @@ def summarise(
     if len(names) != J:
         raise ValueError(f"class_names must name all {J} classes, got {len(names)} names")
     summary: dict[str, Any] = {"n": N, "num_classes": J}
-    single = as_array(targets).ndim == 1
     right = credit = None
-    if single:
-        right, threshold = accuracy(scores, targets), None
+    if single := as_array(targets).ndim == 1:
+        right, k, threshold = accuracy(scores, targets), None, None
     elif k is not None or threshold is not None:
         right = exact_match(scores, targets, k, threshold=threshold)
     elif _hot(targets, N, J).any():
         right, credit = exact_match(scores, targets), half_credit(scores, targets)
-    summary["accuracy" if single else "exact_match"] = right._asdict() if right else None
-    summary["error"] = right.error._asdict() if right else None
+    summary["accuracy" if single else "exact_match"] = right and right._asdict()
+    summary["error"] = right and right.error._asdict()
     if credit is not None:
         summary["half_credit"] = credit._asdict()
-    rows = per_class(scores, targets, None if single else k, threshold=threshold)
+    rows = per_class(scores, targets, k, threshold=threshold)
     if threshold is not None:
         summary["threshold"] = threshold
     summary["macro"] = {key: _macro(rows, key) for key in ("precision", "recall", "f1", "auc")}
@@ -241,10 +235,8 @@ def summarise(
 
 def _macro(rows: list[ClassMetrics], key: str) -> float | None:
     values = [getattr(row, key) for row in rows if row.support]
-    if key == "precision":
-        values = [value or 0.0 for value in values]
-    values = [value for value in values if value is not None]
-    return sum(values) / len(values) if values else None
+    values = [value or 0.0 for value in values if value is not None or key == "precision"]
+    return statistics.fmean(values) if values else None
 
 
 def _proportion(credit: np.ndarray, confidence: float) -> Proportion:
@@ -347,11 +339,10 @@ def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
     """
     order, digits, unit = compare(a, b), max(_digits(a), _digits(b)), f" {a.unit}" if a.unit else ""
     numbers = f"{a.mean:.{digits}f}{unit} against {b.mean:.{digits}f}{unit}"
-    reason = ", 95 % intervals apart" if a.interval and b.interval else ", outside the 95 % interval"
-    if not a.interval and not b.interval:
-        reason = ""
-    elif not order:
-        reason = f", no difference that {f'{a.n:,} examples' if a.n else 'so many examples'} can show"
+    known = bool(a.interval) + bool(b.interval)
+    reason = ("", ", outside the 95 % interval", ", 95 % intervals apart")[known]
+    if known and not order:
+        reason = f", no difference that {f'{a.n:,}' if a.n else 'so many'} examples can show"
     return f"{name_a} is {('level with', 'higher than', 'lower than')[order]} {name_b}: {numbers}{reason}"
 
 

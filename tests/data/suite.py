@@ -56,6 +56,12 @@ def declarations_are_true(spec: str) -> None:
         assert (batch.targets.sum(dim=1) == info.objects).all(), "objects must be the number of classes per example"
     if batch.sources is not None:
         assert batch.sources.images.shape[1] == info.objects
+    made = dataset.singles(3)
+    if made is not None:
+        assert info.objects == len(made.images) == len(made.classes) == len(made.offsets)
+        assert dataset.batch([3]).targets[0].nonzero()[:, 0].tolist() == sorted(made.classes.tolist())
+        assert info.gallery is not None, "the single pictures are those of a gallery"
+        assert made.images.shape[1:] == data.load(info.gallery, "test").batch([0]).images.shape[1:]
     if info.gallery is not None:
         shown = data.load(info.gallery, "test")
         assert data.info(info.gallery).objects == 1, "a gallery shows one object per picture"

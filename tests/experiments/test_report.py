@@ -9,8 +9,8 @@ from PIL import Image
 from capsnet import weights
 from capsnet.drawing.document import Figure, Table
 from capsnet.experiments import list_experiments
-from capsnet.experiments._estimate import duration, sentence
-from capsnet.experiments._report import Measure, Report, error_measure, read_measure
+from capsnet.experiments._estimate import sentence
+from capsnet.experiments._report import Measure, Report, duration, error_measure, read_measure
 from capsnet.experiments.lab import Lab, identity
 from capsnet.metrics import compare, difference, wilson_interval
 from capsnet.training import TrainConfig
@@ -169,7 +169,7 @@ def test_estimate_counts_the_runs_that_are_left(quick: TrainConfig, tmp_path: Pa
     fresh = Lab("toy", "paper", 1, tmp_path, fresh=True)
     assert sentence("toy", fresh, [quick]).startswith("toy: one training run to do")
     assert [duration(s) for s in (0.2, 30, 100, 6000, 8 * 3600, 3 * 86400)] == [
-        "1 seconds",
+        "1 second",
         "30 seconds",
         "2 minutes",
         "2 hours",

@@ -82,7 +82,7 @@ def test_summary_counts_the_threshold_as_present() -> None:
     scrambled = {"label": [0, 0, 1, 1], "score": [0.5, 0.7, 0.2, 0.1], "rank": [1, 1, 1, 1]}
     found = summarise(intact, scrambled, [0, 1, 1, 1])
     assert found["right"] == 0.75
-    assert (found["intact"], found["scrambled"], found["scrambled as its own class"]) == (0.75, 0.5, 0.25)
+    assert (found["intact"], found["scrambled"], found["own class"]) == (0.75, 0.5, 0.25)
     assert (found["auc"], found["auc of drawing"]) == (1.0, None)
     drawn = {"drawing": [-1.0, -2.0, -3.0, -4.0]}
     worse = {"drawing": [-5.0, -6.0, -7.0, -8.0]}  # a larger error means: not what it looks like

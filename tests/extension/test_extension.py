@@ -110,6 +110,7 @@ def test_explorer_shows_plugins(run: Path) -> None:
         assert plugin["routing"]["name"] == "layer-norm"
         assert plugin["gallery"]
         assert "layer-norm" in json.dumps(other["routings"])
+        assert sorted(page.get("/api/pair/random?model=run&number=5").json()["labels"]) == [0, 1]
 
 
 @pytest.mark.parametrize("check", routing_suite.CHECKS)
@@ -123,8 +124,9 @@ def test_model_passes_the_suite(check: str) -> None:
 
 
 @pytest.mark.parametrize("check", data_suite.CHECKS)
-def test_data_set_passes_the_suite(check: str) -> None:
-    data_suite.CHECKS[check]("stripes")
+@pytest.mark.parametrize("name", ["stripes", "stripe-pairs"])
+def test_data_set_passes_the_suite(check: str, name: str) -> None:
+    data_suite.CHECKS[check](name)
 
 
 def test_registries_know_plugins() -> None:

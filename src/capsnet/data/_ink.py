@@ -39,12 +39,9 @@ def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> tuple[float,
     return dark if dark[0] >= light[0] else light
 
 
-def _border(values: NDArray) -> NDArray:
-    return np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
-
-
 def _border_paper(pixels: Pixels) -> Pixels:
-    return np.broadcast_to(np.median(_border(pixels), axis=0), pixels.shape).astype(np.float32)
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    return np.broadcast_to(np.median(border, axis=0), pixels.shape).astype(np.float32)
 
 
 def _is_two_tone(pixels: Pixels) -> bool:

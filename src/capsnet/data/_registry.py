@@ -200,13 +200,12 @@ def _parse(spec: str, entry: Entry, *, environment: bool = True) -> tuple[str, d
 
 
 def _values(name: str, entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]:
-    return {key: _value(name, entry.options[key], value) for key, value in texts.items()}
-
-
-def _value(name: str, parameter: inspect.Parameter, text: str) -> Any:
-    """The text of an option as the type that the loader declares: "4" is the number 4."""
-    what, value = f"option {parameter.name} of {name}", None if text == "None" else text
-    return check_value(what, value, parameter.annotation, parameter.default, strict=False)
+    """The texts of options as the types that the loader declares: "4" is the number 4."""
+    values = {}
+    for key, text in texts.items():
+        kind, value = entry.options[key], None if text == "None" else text
+        values[key] = check_value(f"option {key} of {name}", value, kind.annotation, kind.default, strict=False)
+    return values
 
 
 def _existing(path: Path) -> Path:

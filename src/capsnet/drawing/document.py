@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import indent
 from typing import NamedTuple, TypeAlias
 
 
@@ -85,7 +86,7 @@ def _markdown(block: Block, level: int) -> str:
         case Figure(path, caption):
             return f"![{caption.translate({91: '(', 93: ')', 10: ' '})}]({path.as_posix()})"
         case Code(text, ""):
-            return f"    {text}"
+            return indent(text, "    ")
         case str():
             return block
     return ""

@@ -16,7 +16,7 @@ import numpy as np
 
 from capsnet.drawing import style
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
-from capsnet.drawing.plots import tidy
+from capsnet.drawing.plots import log_axis, tidy
 from capsnet.metrics import ArrayLike, as_array, multi_hot, top_k
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _series(records: Sequence[Mapping[str, Any]], key: str, complement: str = ""
 
 
 def _panel(ax: "Axes", name: str, curves: Mapping[str, np.ndarray]) -> None:
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import MaxNLocator
 
     factor, unit = (100, " %") if name == "Error" else (1, "")
     for key, xy in curves.items():
@@ -203,11 +203,9 @@ def _panel(ax: "Axes", name: str, curves: Mapping[str, np.ndarray]) -> None:
     if name == "Learning rate" or len(points) < 3 or points[:, 1].min() <= 0:
         ax.set_ylim(min(0, factor * points[:, 1].min()), 1.1 * factor * points[:, 1].max() or 1)
         ax.yaxis.set_major_locator(MaxNLocator(5))
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}{unit}")
     else:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}{unit}")
+        log_axis(ax, unit)
     ax.set_xlim(points[:, 0].min() - 0.5, points[:, 0].max() + 0.5)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     tidy(ax, "epoch", "")

@@ -83,7 +83,7 @@ def lines(
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     if logy:
-        _log_scale(ax)
+        log_axis(ax)
     elif zero:
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     if level is not None:
@@ -110,7 +110,7 @@ def scatter(
     ax.set_xlim(left=0, right=1.2 * max(x for x, _ in points))
     ends = [end for _, measure in points for end in measure.interval or (measure.mean,)]
     if max(ends) > 5 * min(ends):  # otherwise one far value would press the others into a line
-        _log_scale(ax)
+        log_axis(ax)
     else:
         ax.set_ylim(bottom=0, top=1.15 * max(ends))
     tidy(ax, xlabel, ylabel)
@@ -200,10 +200,14 @@ def _plot(
     return fig, fig.add_axes(box)
 
 
-def _log_scale(ax: "Axes") -> None:
+def log_axis(ax: "Axes", unit: str = "") -> None:
+    """A logarithmic y axis with numbers at 1, 2 and 5 times the powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" else "")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}{unit}")
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _whisker(ax: "Axes", x: float, measure: Measure, colour: str) -> None:

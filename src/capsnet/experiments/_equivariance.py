@@ -123,9 +123,14 @@ def read_out(
             errors.append(((guess.reshape(-1, len(goal), len(STRENGTHS)) - goal[:, None]) ** 2).sum(axis=1).T)
     best = int(np.concatenate(wrong[0], axis=1).sum(axis=1).argmin())
     relative = np.concatenate(wrong[1], axis=1)[best] / ((goal - goal.mean()) ** 2).sum()  # (digits,)
-    reach = 1.96 * relative.std(ddof=1) / len(relative) ** 0.5 if len(relative) > 1 else 0.0
-    r2 = float(1 - relative.mean())
-    return {"r2": r2, "low": float(r2 - reach), "high": float(r2 + reach), "strength": STRENGTHS[best]}
+    r2, reach = float(1 - relative.mean()), float(half_width(relative))
+    return {"r2": r2, "low": r2 - reach, "high": r2 + reach, "strength": STRENGTHS[best]}
+
+
+def half_width(values: NDArray) -> NDArray:
+    """Half of the 95 % interval of the mean of (..., n) values; 0 for a single value."""
+    n = values.shape[-1]
+    return 1.96 * values.std(axis=-1, ddof=int(n > 1)) / n**0.5
 
 
 def ridge(x: NDArray, y: NDArray, components: int | None = None) -> NDArray:
@@ -185,11 +190,9 @@ def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classe
     mass = np.einsum("bki,rbij->rbkj", weight / np.where(total > 0, total, np.nan), couplings)  # (R, B, K, J)
     mine = classes[:, :, None] == np.arange(J)  # (B, K, J)
     present = mine.any(axis=1, keepdims=True)
-    groups = {"own": mine, "others": present & ~mine, "absent": ~present}
-    result = {}
-    for name, which in groups.items():  # each (B, K or 1, J)
-        result[name] = (mass * which).sum(axis=-1) / np.where(which.any(axis=-1), which.sum(axis=-1), np.nan)
-    return result
+    groups = {"own": mine, "others": present & ~mine, "absent": ~present}  # each (B, K or 1, J)
+    counts = {name: np.where(which.any(axis=-1), which.sum(axis=-1), np.nan) for name, which in groups.items()}
+    return {name: (mass * which).sum(axis=-1) / counts[name] for name, which in groups.items()}
 
 
 def averaged(share: NDArray) -> tuple[list[float], list[float]]:
@@ -198,24 +201,18 @@ def averaged(share: NDArray) -> tuple[list[float], list[float]]:
     Objects of one picture are averaged first: they are not independent of each other.
     """
     means = np.nanmean(share[:, np.isfinite(share).any(axis=-1).all(axis=0)], axis=-1)  # (R, pictures)
-    n = means.shape[1]
-    if not n:
-        return [float("nan")] * len(share), [0.0] * len(share)
-    spread = means.std(axis=1, ddof=1) if n > 1 else np.zeros(len(means))
-    return means.mean(axis=1).tolist(), (1.96 * spread / n**0.5).tolist()
+    return means.mean(axis=1).tolist(), half_width(means).tolist()
 
 
 def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:
     """What children on an object are coupled to, per iteration, with the half-widths of the intervals."""
     crowd = route_crowd(model, shapes, index)
     share = coupling_share(crowd.couplings, crowd.presence, crowd.owner, crowd.classes)
-    ahead = share["own"] - share["others"]
     result: dict[str, Any] = {"chance": 1 / crowd.couplings.shape[-1], "pictures": len(crowd.images)}
-    for name, values in (share | {"own minus others": ahead}).items():
+    for name, values in share.items():
         result[name], result[f"{name} interval"] = averaged(values)
-    ahead = ahead[:, np.isfinite(share["own"]).all(axis=0)]  # (R, objects)
-    above = np.where(abs(ahead) < 1e-6, 0.5, ahead > 0).mean(axis=1).tolist()
-    return result | {"children on a whole": float(np.mean(crowd.owner >= 0)), "own above other": above}
+    ahead = (share["own"] - share["others"])[:, np.isfinite(share["own"]).all(axis=0)]  # (R, objects)
+    return result | {"own above other": np.where(abs(ahead) < 1e-6, 0.5, ahead > 0).mean(axis=1).tolist()}
 
 
 def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
@@ -236,12 +233,10 @@ def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
     for j, name in enumerate(names):
         cells = []
         for n, image in enumerate(crowd.images):
-            mark, length = strength[n, ..., j], f"{crowd.lengths[n, j]:.2f}"
+            mark, length, here = strength[n, ..., j], f"{crowd.lengths[n, j]:.2f}", j in crowd.classes[n]
             tinted = (1 - 0.28 * image) * (1 - mark) + np.array(to_rgb(COLOURS[j]))[:, None, None] * mark
-            if j in crowd.classes[n]:
-                cells.append(Cell(tinted, [Words(length, INK, bold=True)], COLOURS[j]))
-            else:
-                cells.append(Cell(tinted, [Words(f"absent, {length}", MUTED)]))
+            words = Words(length, INK, bold=True) if here else Words(f"absent, {length}", MUTED)
+            cells.append(Cell(tinted, [words], COLOURS[j] if here else None))
         rows.append(Row(cells, f"to the\n{name}"))
     note = f"coupling above an even split, last iteration (full colour: {100 * above.max():.0f} points above it), "
     note += "times the presence of the children; number: the capsule's length"

@@ -1,5 +1,6 @@
 """Estimate how long an experiment takes: time a few steps of each network that is still to be trained."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from statistics import median
@@ -8,6 +9,7 @@ import torch
 
 from capsnet import data
 from capsnet.experiments._nets import training_step
+from capsnet.experiments._report import duration
 from capsnet.experiments.lab import Lab, fingerprint, resolved
 from capsnet.training import Run, TrainConfig
 
@@ -25,22 +27,19 @@ def sentence(name: str, lab: Lab, plan: Sequence[TrainConfig]) -> str:
 
 
 def estimate(configs: Sequence[TrainConfig], device: str = "auto") -> float:
-    """Seconds of training. Each distinct network is timed once, at its own batch size."""
+    """Seconds of training. Runs that differ in their seed or number of epochs only are timed once."""
     pace: dict[str, float] = {}
     total = 0.0
-    for config in configs:
-        config = resolved(config)
-        training = data.load(config.data, config.train_on)
-        size = min(len(training), config.limit or len(training))
-        kind = fingerprint({"m": config.model, "o": config.create_options(), "d": config.data, "b": config.batch_size})
+    for config in map(resolved, configs):
+        kind = fingerprint(dataclasses.replace(config, seed=0, epochs=1))
         if kind not in pace:
-            [pace[kind]] = seconds_per_image([config], device)
-        total += config.epochs * size * pace[kind]
+            [pace[kind]] = seconds_per_epoch([config], device)
+        total += config.epochs * pace[kind]
     return total
 
 
-def seconds_per_image(configs: Sequence[TrainConfig], device: str, steps: int = STEPS) -> list[float]:
-    """Median time of some training steps of each network. The networks take turns, so that other work on the machine
+def seconds_per_epoch(configs: Sequence[TrainConfig], device: str, steps: int = STEPS) -> list[float]:
+    """From the median time of some training steps of each network. They take turns, so that other work on the machine
     slows down all of them. The optimiser, validation and checkpoints are left out: they cost little."""
     networks = [(training_step(config, device), []) for config in configs]
     for _ in range(1 + steps):  # the first one warms up
@@ -50,12 +49,6 @@ def seconds_per_image(configs: Sequence[TrainConfig], device: str, steps: int = 
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             times.append((time.perf_counter() - started) / size)
-    return [median(times[1:]) for _, times in networks]
-
-
-def duration(seconds: float) -> str:
-    """``40 seconds``, ``12 minutes``, ``7 hours``, ``3 days``."""
-    for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f} {word}s"
-    return f"{max(1, round(seconds))} seconds"
+    sizes = [len(data.load(config.data, config.train_on)) for config in configs]
+    images = [min(size, config.limit or size) for size, config in zip(sizes, configs, strict=True)]
+    return [count * median(times[1:]) for count, (_, times) in zip(images, networks, strict=True)]

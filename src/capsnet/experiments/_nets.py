@@ -14,7 +14,6 @@ from capsnet import data
 from capsnet.data import Augment
 from capsnet.experiments.lab import Lab, bundled_for
 from capsnet.inference import pick_device
-from capsnet.models import create_model
 from capsnet.training import TrainConfig, build, loss_inputs
 
 TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
@@ -84,9 +83,7 @@ def training_step(config: TrainConfig, device: str = "cpu") -> Callable[[], int]
 
 def parameters(config: TrainConfig) -> int:
     """The number of parameters of a configuration's network."""
-    split = data.load(config.data, "validation" if "validation" in data.splits_of(config.data) else "test")
-    sizes = {"image_size": split.image_size, "in_channels": split.channels, "num_classes": split.num_classes}
-    return create_model(config.model, **(sizes | config.create_options())).num_parameters()
+    return build(config, data.load(config.data, "test")).num_parameters()
 
 
 def sizes(best: TrainConfig, cnn: TrainConfig) -> tuple[dict[str, int], str]:

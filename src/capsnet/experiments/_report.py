@@ -75,14 +75,14 @@ class Report:
         blocks = [f"**{self.source['title']}**", *self._results()]
         if self.differs:
             blocks += ["What differs from the publication:", Bullets(self.differs)]
-        blocks += [Code(self.source["command"]), f"{minutes(self.source['seconds'])} of work; {self._machine()}"]
+        blocks += [Code(self.source["command"]), f"{duration(self.source['seconds'])} of work; {self._machine()}"]
         return Document(self.source["name"], blocks).to_markdown(level)
 
     def to_html(self) -> str:
         """The report as one page that needs no other file."""
         budget, seeds = self.source["budget"], plural(len(self.source["seeds"]), "seed")
         page = Document(self.source["title"])
-        page.add(f"Budget {budget}, {seeds}, {minutes(self.source['seconds'])} of work.", *self._results("Ours"))
+        page.add(f"Budget {budget}, {seeds}, {duration(self.source['seconds'])} of work.", *self._results("Ours"))
         page.add(Heading("What this is"), *self.source["about"].split("\n\n"))
         if self.differs:
             page.add(Heading("What differs from the publication"), Bullets(self.differs))
@@ -103,8 +103,12 @@ class Report:
         )
 
 
-def minutes(seconds: float) -> str:
-    return plural(seconds, "second") if seconds < 100 else plural(seconds / 60, "minute")
+def duration(seconds: float) -> str:
+    """``40 seconds``, ``12 minutes``, ``7 hours``, ``3 days``."""
+    for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 1.5 * size:
+            return plural(seconds / size, word)
+    return plural(max(1, seconds), "second")
 
 
 def plural(number: float, noun: str) -> str:

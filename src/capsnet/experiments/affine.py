@@ -15,7 +15,7 @@ from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
 from capsnet.experiments._registry import ALL, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
-from capsnet.experiments.lab import Lab, device_of
+from capsnet.experiments.lab import Lab
 from capsnet.inference import evaluate
 from capsnet.metrics import compare, difference
 from capsnet.models import Model
@@ -133,4 +133,4 @@ def load_affnist(lab: Lab, versions: int) -> data.Dataset:
 
 
 def accuracy(model: Model, test: data.Dataset) -> dict[str, Any]:
-    return evaluate(model, test, device=device_of(model), progress=True).metrics["accuracy"]
+    return evaluate(model, test, progress=True).metrics["accuracy"]

@@ -20,7 +20,7 @@ from typing import Any
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
 from capsnet.experiments import _nets
-from capsnet.experiments._estimate import seconds_per_image
+from capsnet.experiments._estimate import seconds_per_epoch
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of, main_metric
@@ -91,14 +91,15 @@ def plan(lab: Lab) -> list[TrainConfig]:
 )
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])
-    configs = {name: config(lab, name, 0) for name in contenders(lab)}
-    runs = [lab.where(first).name for first in configs.values()]
-    seconds = lab.remember("times", lambda: epoch_seconds(lab, configs), runs=runs)
-    for name, first in configs.items():
+    configs = [config(lab, name, 0) for name in contenders(lab)]
+    timed = functools.partial(seconds_per_epoch, configs, lab.device, lab.pick(1, STEPS, STEPS))
+    runs = [lab.where(one).name for one in configs]
+    times = lab.remember("times", lambda: {"epoch": timed()}, runs=runs)["epoch"]
+    for name, first, seconds in zip(contenders(lab), configs, times, strict=True):
         trained = [lab.train(config(lab, name, seed)) for seed in lab.seeds]
         error = error_measure(name, [main_metric(t.test) for t in trained])
         facts = lab.remember("facts", functools.partial(measure, lab, trained[0], first), run=trained[0].folder)
-        facts |= {"seconds per epoch": seconds[name], "validation": [t.validation for t in trained]}
+        facts |= {"seconds per epoch": seconds, "validation": [t.validation for t in trained]}
         report.measures.append(error)
         report.raw[name] = facts | {"test error": error.values}
     describe(report)
@@ -180,14 +181,6 @@ def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
         "entropy": entropy,
         "test iterations": other_iterations(trained, validation),
     }
-
-
-def epoch_seconds(lab: Lab, configs: dict[str, TrainConfig]) -> dict[str, float]:
-    """The time of an epoch with each routing, from that of some steps."""
-    base = base_of(lab)
-    whole = len(data.load(base.data, base.train_on))
-    times = seconds_per_image(list(configs.values()), lab.device, lab.pick(1, STEPS, STEPS))
-    return {name: min(base.limit or whole, whole) * time for name, time in zip(configs, times, strict=True)}
 
 
 def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:

@@ -160,12 +160,10 @@ class Lab:
 def bundled_for(config: TrainConfig) -> str:
     """The bundled model for a task: tested on its data, with or without capsules as its network; that network first."""
     routes = {name: "routing" in model_options(name) for name in list_models()}
-    networks = {}
-    for name in list_weights():
-        about = read_metadata(resolve(name))
-        network = about["config"]["name"]
-        if config.data in about["card"].get("tests", {}) and routes[network] == routes[config.model]:
-            networks[name] = network
+    about = {name: read_metadata(resolve(name)) for name in list_weights()}
+    tested = {name: one for name, one in about.items() if config.data in one["card"].get("tests", {})}
+    networks = {name: one["config"]["name"] for name, one in tested.items()}
+    networks = {name: one for name, one in networks.items() if routes[one] == routes[config.model]}
     if not networks:
         raise ValueError(f"no bundled model is like {config.model} and tested on {config.data}")
     return min(networks, key=lambda name: networks[name] != config.model)
@@ -181,9 +179,8 @@ def fingerprint(values: TrainConfig | dict[str, Any]) -> str:
 
     Settings at their defaults are left out, so that a setting added in a later version does not change the name.
     """
-    plain = values
-    if isinstance(values, TrainConfig):
-        plain = _changed(dataclasses.asdict(values), dataclasses.asdict(TrainConfig()))
+    usual = dataclasses.asdict(TrainConfig())
+    plain = _changed(dataclasses.asdict(values), usual) if isinstance(values, TrainConfig) else values
     return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 

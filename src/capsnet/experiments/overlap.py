@@ -27,7 +27,7 @@ from capsnet.drawing.style import INK, MUTED, VERMILLION
 from capsnet.experiments import _nets
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
-from capsnet.experiments.lab import Lab, Trained, device_of
+from capsnet.experiments.lab import Lab, Trained
 from capsnet.inference import evaluate
 from capsnet.metrics import compare, top_k
 from capsnet.models import Model
@@ -66,7 +66,6 @@ def run(lab: Lab) -> Report:
     trained = {net: [lab.train(config(lab, net, seed)) for seed in lab.seeds] for net in NETS}
     report = Report(differs=_nets.differences(lab, plan(lab)) + lab.pick([], [EARLIER], []))
     curves: dict[str, list[Measure]] = {}
-    crossings = []
     for net, runs in trained.items():
         answered = [lab.remember("right", lambda t=t: answers(t, pairs), run=t.folder, pairs=len(pairs)) for t in runs]
         right = np.array([list(one["right"]) for one in answered]) == "1"  # (S, N)
@@ -75,9 +74,9 @@ def run(lab: Lab) -> Report:
         bounds = [[m.mean, *(m.interval or ())] for m in curves[net]]  # error, low, high
         report.raw[net] = {"errors": bounds, "crossing": at, "runs": [t.folder.name for t in runs]}
         report.measures.append(error_of(f"{net}, all overlaps together", right))
-        if at is not None:
-            crossings.append(Measure(f"{net}, overlap at which its error reaches {LEVEL:g} %", [at]))
-    report.measures += crossings
+    reached = {net: report.raw[net]["crossing"] for net in NETS if report.raw[net]["crossing"] is not None}
+    words = f"overlap at which its error reaches {LEVEL:g} %"
+    report.measures += [Measure(f"{net}, {words}", [at]) for net, at in reached.items()]
     report.raw["bins"] = [[name, len(members), mean] for (name, members), mean in zip(bins.items(), x, strict=True)]
     rows = [
         [name, f"{count:,}", f"{mean:.1f} %", *(m.shown() for m in both)]
@@ -127,7 +126,7 @@ def sort_into_bins(overlaps: NDArray[np.float64]) -> dict[str, NDArray[np.int64]
 
 def answers(trained: Trained, pairs: data.Dataset) -> dict[str, str]:
     """Of each pair, whether both digits were right: a string of ones and zeros."""
-    tested = evaluate(trained.model, pairs, device=device_of(trained.model), progress=True)
+    tested = evaluate(trained.model, pairs, progress=True)
     right = (top_k(tested.lengths, 2) == tested.targets.astype(bool)).all(axis=1)
     return {"right": "".join("1" if both else "0" for both in right)}
 
@@ -179,7 +178,7 @@ def draw_examples(path: Path, models: dict[str, Model], pairs: Pairs, bins: dict
         some = pairs.subset(members[:EXAMPLES])
         batch = some.batch(np.arange(len(some)))
         truth = batch.targets.numpy().astype(bool)
-        guesses = [top_k(evaluate(model, some, device=device_of(model)).lengths, 2) for model in models.values()]
+        guesses = [top_k(evaluate(model, some).lengths, 2) for model in models.values()]
         cells = []
         for n, image in enumerate(batch.images.numpy()):
             words = [Words(digits(truth[n]), MUTED)]

@@ -122,7 +122,7 @@ class Gallery:
     @cached_property
     def _pairs(self) -> Dataset:
         """The first data set that makes pairs of these pictures."""
-        gallery = self.info and self.info.gallery
+        gallery = str(self.info and self.info.gallery).partition(":")[0]
         for name in data.list_datasets():
             info = data.info(name)
             if info.objects == 2 and info.gallery == gallery and (pairs := data.load(name, "test")).singles(0):

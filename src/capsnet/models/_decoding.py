@@ -48,8 +48,7 @@ class DecodingModel(Model):
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         if self.decoder is None:
-            name = self.config.get("name", type(self).__name__)
-            raise ValueError(f"{name} has no decoder: build it with decoder=True")
+            return super().decode(poses, classes)
         if classes.ndim not in (1, 2) or classes.shape[0] != poses.shape[0]:
             B = poses.shape[0]
             raise ValueError(f"classes must have shape ({B},) or ({B}, K), got {tuple(classes.shape)}")

@@ -107,7 +107,8 @@ class Model(nn.Module):
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Poses (B, J, D) as pictures: classes (B,) -> (B, C, H, W), classes (B, K) -> (B, K, C, H, W)."""
-        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no decoder")
+        hint = ": build it with decoder=True" if "decoder" in self.config else ""
+        raise ValueError(f"{self.config.get('name', type(self).__name__)} has no decoder{hint}")
 
     def forward_features(self, images: Tensor) -> Any:
         """The input of the class layer: ``Capsules``, or feature maps in a network without capsules."""

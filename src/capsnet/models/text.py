@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.layers import Capsules, SharedCaps
+from capsnet.models._decoding import DecodingModel
 from capsnet.models._scoring import ScoringModel
-from capsnet.models.base import Count, Loss, Margins, Model, Output, build_routing
+from capsnet.models.base import Count, Model, Output, build_routing
 
 
 class NGrams(nn.Module):
@@ -85,7 +86,7 @@ class TextModel(Model):
                 raise ValueError(f"there is no word number {wrong}: the model knows words 0 to {self.vocabulary - 1}")
 
 
-class TextCapsNet(TextModel):
+class TextCapsNet(TextModel, DecodingModel):
     """N-grams as capsules, as many as the text has words, routed to one capsule per class by shared matrices.
 
     Each word's n-grams of each size become ``primary_types`` capsules; the matrices depend on the class only
@@ -104,7 +105,7 @@ class TextCapsNet(TextModel):
         routing_options: the routing's other hyper-parameters, e.g. ``{"leaky": True}``.
     """
 
-    margins: Margins = Margins()
+    decoder, reconstruction_weight = None, 0.0
 
     def __init__(
         self,
@@ -146,12 +147,6 @@ class TextCapsNet(TextModel):
         L = images.shape[1]
         grid = None if history is None else history._replace(grid=(1, L, children.shape[1] // L))
         return Output(lengths=lengths, poses=poses, trace=grid)
-
-    def loss(
-        self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
-    ) -> Loss:
-        margin = F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)
-        return Loss(margin, {"margin": margin})
 
 
 class TextCNN(TextModel, ScoringModel):

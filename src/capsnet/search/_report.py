@@ -45,13 +45,10 @@ def table(trials: "list[FrozenTrial]") -> list[list[str]]:
     rows = [["trial", "validation", *names, ""]]
     for trial in best:
         marks = ["pruned"] * (trial.state.name == "PRUNED") + ["default"] * is_default(trial)
-        values = [_shown(trial.params.get(name, "-")) for name in names]
+        values = [trial.params.get(name, "-") for name in names]
+        values = [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
         rows.append([str(trial.number), f"{trial.value:.2%}", *values, ", ".join(marks)])
     return rows
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def importances(study: "optuna.Study") -> dict[str, float]:

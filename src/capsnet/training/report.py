@@ -9,6 +9,7 @@ import torch
 from capsnet import metrics
 from capsnet.data import Dataset
 from capsnet.drawing import figures
+from capsnet.drawing.document import Code, Document, Figure, Heading, Table
 from capsnet.inference import OFFSETS, PRESENT, Evaluation, evaluating, sweep_dimensions
 from capsnet.metrics import Proportion
 from capsnet.models import Model, Output
@@ -81,26 +82,30 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     chosen = ", the best on the validation split" if config.keep == "best" and config.train_on == "train" else ""
     credit = result.half_credit
     half = "" if credit is None else f" With half credit for one object of two: {credit}."
+    commands = [f"capsnet evaluate {folder}"]
+    commands.append(f"capsnet predict {'TEXT' if model.takes_texts else 'IMAGE'} --model {folder}")
+    if config.tensorboard:
+        commands.append(f"tensorboard --logdir {folder}")
+    formats = {"class": "", "precision": ".2%", "recall": ".2%", "auc": ".5f", "support": ""}
     rows = [
-        (row["class"], _percent(row["precision"]), _percent(row["recall"]), _number(row["auc"]), row["support"])
+        ["-" if row[key] is None else format(row[key], style) for key, style in formats.items()]
         for row in result.metrics["per_class"]
     ]
-    return _page(
-        f"# {config.recipe}: {config.model} on {config.data}",
-        f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {epochs}, seed {config.seed}"
-        f"{start}. The weights are those of epoch {epoch}{chosen}.",
-        f"**Test accuracy {result.accuracy}**, measured once, after the last epoch.{half}",
-        _table(("class", "precision", "recall", "AUC", "examples"), rows),
-        "\n".join(f"![{path.stem}]({FIGURES}/{path.name})" for path in drawn),
-        "## Use it",
-        _commands(
-            f"capsnet evaluate {folder}",
-            f"capsnet predict {'TEXT' if model.takes_texts else 'IMAGE'} --model {folder}",
-            *[f"tensorboard --logdir {folder}"] * config.tensorboard,
-        ),
-        "`config.json` is the whole configuration, `env.json` the machine and the versions (and those of every "
-        "resume), `metrics.jsonl` every logged number, `results.json` the test metrics, "
-        "`model.safetensors` the weights.",
+    return (
+        Document(f"{config.recipe}: {config.model} on {config.data}")
+        .add(
+            f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {epochs}, seed {config.seed}"
+            f"{start}. The weights are those of epoch {epoch}{chosen}.",
+            f"**Test accuracy {result.accuracy}**, measured once, after the last epoch.{half}",
+            Table("", ["class", "precision", "recall", "AUC", "examples"], rows),
+            *(Figure(path.relative_to(run.folder), path.stem) for path in drawn),
+            Heading("Use it"),
+            Code("\n".join(commands)),
+            "`config.json` is the whole configuration, `env.json` the machine and the versions (and those of every "
+            "resume), `metrics.jsonl` every logged number, `results.json` the test metrics, "
+            "`model.safetensors` the weights.",
+        )
+        .to_markdown()
     )
 
 
@@ -108,32 +113,14 @@ def folds_page(config: TrainConfig, folder: Path, result: str, accuracies: Seque
     """The README of a cross-validation."""
     start = f" The networks started from {config.init}." if config.init else ""
     again = ("capsnet", "train", str(folder / CONFIG), "--folds", str(len(accuracies)), "--out", "ANOTHER_FOLDER")
-    rows = [(f"[{k}](fold-{k}/{README})", f"{accuracy.value:.2%}", accuracy.n) for k, accuracy in enumerate(accuracies)]
-    return _page(
-        f"# {config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {config.data}",
-        f"**Accuracy {result}.** Every image was tested once, by a network that was not trained on it.{start}",
-        _table(("fold", "test accuracy", "images"), rows),
-        "The folds estimate how well this *way of training* does. To use a network, train once more without `--folds`.",
-        _commands(shlex.join(again)),
+    rows = [[f"[{k}](fold-{k}/{README})", f"{one.value:.2%}", str(one.n)] for k, one in enumerate(accuracies)]
+    return (
+        Document(f"{config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {config.data}")
+        .add(
+            f"**Accuracy {result}.** Every image was tested once, by a network that was not trained on it.{start}",
+            Table("", ["fold", "test accuracy", "images"], rows),
+            "The folds estimate how well this *way of training* does. To use a network, train once more without `--folds`.",
+            Code(shlex.join(again)),
+        )
+        .to_markdown()
     )
-
-
-def _page(*blocks: str) -> str:
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-def _commands(*lines: str) -> str:
-    return "\n".join(f"    {line}" for line in lines)
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.5f}"

@@ -37,10 +37,10 @@ function reasonAgainst({ channels, image_size: sides }) {
 }
 
 /** What a network was trained on. */
-function expectation({ multi, decoder, gallery }) {
+function expectation({ multi, decoder, style }) {
   const trained = multi
     ? "This network was trained on overlapping digits."
-    : `This network was trained on single ${gallery ? "digits" : "objects"}, not on pairs.`;
+    : `This network was trained on single ${style === "digit" ? "digits" : "objects"}, not on pairs.`;
   return decoder ? trained : `${trained} It has no decoder, so it cannot draw its capsules.`;
 }
 
