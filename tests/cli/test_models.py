@@ -48,6 +48,13 @@ def test_info_describes_files_that_say_little(
     assert "the mean of 2 networks" in output(capsys, "info", str(both))
 
 
+def test_info_names_a_routing_without_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(type(capsnet.routing.get("dynamic")), "sentence", "")
+    assert "  routing        dynamic\n" in output(capsys, "info", "capsnet-small-mnist")
+
+
 @pytest.mark.parametrize("name", capsnet.list_models())
 def test_info_lists_the_options_of_a_network(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "num_classes" in output(capsys, "info", name)

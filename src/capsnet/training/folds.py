@@ -169,6 +169,6 @@ def _summarise(folder: Path, config: TrainConfig, files: str, finished: list[dic
     values = {"config": dataclasses.asdict(config), "accuracies": result.accuracies, "pooled": pooled._asdict()}
     write_atomically(folder / SUMMARY, json.dumps(values | {"files": files}, indent=2) + "\n")
     write_atomically(folder / CONFIG, config.to_json())
-    write_atomically(folder / README, folds_page(config, folder, str(result), accuracies))
+    write_atomically(folder / README, folds_page(config, folder, str(result), accuracies).to_markdown())
     (folder / JOB).unlink(missing_ok=True)
     return result

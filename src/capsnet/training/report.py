@@ -34,7 +34,7 @@ def report(state: State, run: Run, test: Dataset, pictures: bool = True) -> Eval
     model.card = origin | {"epoch": epoch, "test_accuracy": result.accuracy._asdict()}
     save(model, run.folder / WEIGHTS)
     drawn = draw(model, test, result, run) if pictures else []
-    run.write(README, run_page(state, result, epoch, drawn, run))
+    run.write(README, run_page(state, result, epoch, drawn, run).to_markdown())
     run.write(RESULTS, {"split": "test", "epoch": epoch, **result.metrics})
     return result
 
@@ -70,7 +70,7 @@ def draw(model: Model, test: Dataset, result: Evaluation, run: Run) -> list[Path
     ]
 
 
-def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], run: Run) -> str:
+def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], run: Run) -> Document:
     """The README of a run: configuration, results, usage."""
     config, model, folder = state.config, state.tested, shlex.quote(str(run.folder))
     limited = config.limit is not None and config.limit <= state.examples  # a limit beyond the split takes all of it
@@ -82,45 +82,38 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     chosen = ", the best on the validation split" if config.keep == "best" and config.train_on == "train" else ""
     credit = result.half_credit
     half = "" if credit is None else f" With half credit for one object of two: {credit}."
-    commands = [f"capsnet evaluate {folder}"]
-    commands.append(f"capsnet predict {'TEXT' if model.takes_texts else 'IMAGE'} --model {folder}")
-    if config.tensorboard:
-        commands.append(f"tensorboard --logdir {folder}")
+    takes = "TEXT" if model.takes_texts else "IMAGE"
+    commands = [f"capsnet evaluate {folder}", f"capsnet predict {takes} --model {folder}"]
+    commands += [f"tensorboard --logdir {folder}"] * config.tensorboard
     formats = {"class": "", "precision": ".2%", "recall": ".2%", "auc": ".5f", "support": ""}
     rows = [
         ["-" if row[key] is None else format(row[key], style) for key, style in formats.items()]
         for row in result.metrics["per_class"]
     ]
-    return (
-        Document(f"{config.recipe}: {config.model} on {config.data}")
-        .add(
-            f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {epochs}, seed {config.seed}"
-            f"{start}. The weights are those of epoch {epoch}{chosen}.",
-            f"**Test accuracy {result.accuracy}**, measured once, after the last epoch.{half}",
-            Table("", ["class", "precision", "recall", "AUC", "examples"], rows),
-            *(Figure(path.relative_to(run.folder), path.stem) for path in drawn),
-            Heading("Use it"),
-            Code("\n".join(commands)),
-            "`config.json` is the whole configuration, `env.json` the machine and the versions (and those of every "
-            "resume), `metrics.jsonl` every logged number, `results.json` the test metrics, "
-            "`model.safetensors` the weights.",
-        )
-        .to_markdown()
+    page = Document(f"{config.recipe}: {config.model} on {config.data}")
+    return page.add(
+        f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {epochs}, seed {config.seed}"
+        f"{start}. The weights are those of epoch {epoch}{chosen}.",
+        f"**Test accuracy {result.accuracy}**, measured once, after the last epoch.{half}",
+        Table("", ["class", "precision", "recall", "AUC", "examples"], rows),
+        *(Figure(path.relative_to(run.folder), path.stem) for path in drawn),
+        Heading("Use it"),
+        Code("\n".join(commands)),
+        "`config.json` is the whole configuration, `env.json` the machine and the versions (and those of every "
+        "resume), `metrics.jsonl` every logged number, `results.json` the test metrics, "
+        "`model.safetensors` the weights.",
     )
 
 
-def folds_page(config: TrainConfig, folder: Path, result: str, accuracies: Sequence[Proportion]) -> str:
+def folds_page(config: TrainConfig, folder: Path, result: str, accuracies: Sequence[Proportion]) -> Document:
     """The README of a cross-validation."""
     start = f" The networks started from {config.init}." if config.init else ""
     again = ("capsnet", "train", str(folder / CONFIG), "--folds", str(len(accuracies)), "--out", "ANOTHER_FOLDER")
     rows = [[f"[{k}](fold-{k}/{README})", f"{one.value:.2%}", str(one.n)] for k, one in enumerate(accuracies)]
-    return (
-        Document(f"{config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {config.data}")
-        .add(
-            f"**Accuracy {result}.** Every image was tested once, by a network that was not trained on it.{start}",
-            Table("", ["fold", "test accuracy", "images"], rows),
-            "The folds estimate how well this *way of training* does. To use a network, train once more without `--folds`.",
-            Code(shlex.join(again)),
-        )
-        .to_markdown()
+    page = Document(f"{config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {config.data}")
+    return page.add(
+        f"**Accuracy {result}.** Every image was tested once, by a network that was not trained on it.{start}",
+        Table("", ["fold", "test accuracy", "images"], rows),
+        "The folds estimate how well this *way of training* does. To use a network, train once more without `--folds`.",
+        Code(shlex.join(again)),
     )
