@@ -31,7 +31,7 @@ def fast_stem(*arguments: Tensor, stride: tuple[int, int]) -> Tensor:
     return y
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_convolution_matches_native_one_for_any_shape(data: st.DataObject) -> None:
     kernel = data.draw(st.tuples(*[st.integers(5, 11)] * 2), label="kernel")
@@ -52,7 +52,7 @@ def test_convolution_matches_native_one_for_any_shape(data: st.DataObject) -> No
     )
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_stem_matches_two_convolutions_for_any_shape(data: st.DataObject) -> None:
     k1, k2 = data.draw(st.integers(1, 9), label="k1"), data.draw(st.integers(5, 9), label="k2")

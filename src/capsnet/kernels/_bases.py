@@ -11,9 +11,9 @@ real point costs one product and stands for one. So real points are cheaper, but
 parallel for n beyond about eight, and rounding errors grow. The points in float32 for seven inputs or more - real ones
 +-1, +-2, +-1/2 for even n, 0, +-1, 2, -1/2 for odd n, the others spread over the unit circle - have the error of the
 FFT (7e-7 of the largest value against 4e-7 for direct summation; 10x10 inputs need 132 products instead of the FFT's
-148). In float64 precision matters more than speed, and a spectrum in bfloat16 has 8 bits: there the points are the roots
-of unity. With bfloat16 products the mean error is then 1.3 to 1.4 times that of the direct convolution in bfloat16;
-with the points of float32 it is 2.1 to 2.5 times. The transforms themselves stay in float32.
+148). In float64 precision matters more than speed, and bfloat16 has 8 bits: there the points are the roots of unity.
+Spectra and products in bfloat16 then have 1.3 to 1.4 times the mean error of the direct convolution in bfloat16, with
+the points of float32 2.1 to 2.5 times. The transforms themselves stay in float32.
 
 **Three real products for a complex one.** With X = a + ib, W = c + id: p = (a+b) c, q = a (d-c), r = b (c+d) give XW =
 (p - r) + i (p + q). The sums in front fold into the bases of X and W, those behind into the basis of the output, so
