@@ -34,7 +34,7 @@ def test_bf16_is_refused_on_a_cpu_without_it(
 ) -> None:
     monkeypatch.setenv("CAPSNET_BF16", "0")
     config = dataclasses.replace(quick, precision="bf16")
-    with pytest.raises(ValueError, match="this CPU has no bfloat16 products, .* use fp32 or auto"):
+    with pytest.raises(ValueError, match=r"this CPU has no bfloat16 products, .* use fp32 or auto"):
         capsnet.train(config, out=tmp_path / "run", device="cpu", figures=False)
     with pytest.raises(ValueError, match="this CPU has no bfloat16"):
         capsnet.training.try_out(config, tmp_path / "run", device="cpu")
@@ -47,7 +47,7 @@ def test_bf16_is_refused_on_a_cpu_without_it(
 
 
 def test_unknown_precision_is_refused() -> None:
-    with pytest.raises(ValueError, match="precision.*'fp32', 'bf16', 'fp16' or 'auto'"):
+    with pytest.raises(ValueError, match=r"precision.*'fp32', 'bf16', 'fp16' or 'auto'"):
         TrainConfig(precision="int8")  # type: ignore[arg-type]
 
 

@@ -58,7 +58,8 @@ def _choose(state: State, training: Dataset) -> str:
     if state.steps < LONG:
         log.info("precision auto: fp32, because a run of %d steps is too short to measure", state.steps)
         return "fp32"
-    seconds = distributed.broadcast_from_main(lambda measured=measure(state.config, state.model, training): measured)
+    measured = measure(state.config, state.model, training)  # by all processes: they compute at the same time
+    seconds = distributed.broadcast_from_main(lambda: measured)
     gain = seconds["fp32"] / seconds["bf16"]
     chosen = "bf16" if gain >= GAIN else "fp32"
     log.info("precision auto: %s, because bf16 is %.2f times as fast as fp32 in the first steps", chosen, gain)
