@@ -135,6 +135,18 @@ def test_products_are_lowered_only_where_the_cpu_has_them(has: str, monkeypatch:
     assert plan.dtype == (torch.bfloat16 if has == "1" else torch.float32)
 
 
+def test_cost_model_prefers_transforms_where_they_pay() -> None:
+    """The native convolution gains more from bfloat16 than the transforms do: in training from larger batches on."""
+    weight = torch.zeros(256, 256, 9, 9, requires_grad=True)
+    with using("auto"), torch.autocast("cpu", torch.bfloat16):
+        plan = cost.choose(torch.zeros(128, 256, 20, 20), weight, None, (2, 2), (0, 0))
+        assert plan is not None
+        assert (plan.dtype, plan.products) == (torch.bfloat16, 148)
+        assert cost.choose(torch.zeros(16, 256, 20, 20), weight, None, (2, 2), (0, 0)) is None
+    with using("auto"):
+        assert cost.choose(torch.zeros(128, 256, 20, 20), weight, None, (2, 2), (0, 0)) is not None
+
+
 def test_other_autocasts_are_native() -> None:
     x, w, b = test_fft_conv.example(2, 2, 3, (12, 12), (5, 5))
     with using("fast"), torch.autocast("cpu", torch.float16):

@@ -1,6 +1,6 @@
 """Which kernel to use, by an estimate of the cost.
 
-The unit is one multiply-add of a large matrix product, the cheapest operation. The prices were fitted to measurements
+The unit is one multiply-add of a large float32 matrix product. The prices were fitted to measurements
 on two Zen 4 cores (``python -m benchmarks.prices`` compares prediction and measurement). Other machines differ, hence
 the margin of 1.5.
 
@@ -33,6 +33,8 @@ SCATTER = 80.0  # the same, averaged over forward and backward passes
 READ = 11.0  # a weight read from memory, which dominates products of few rows
 CALL = 8e7  # fixed cost of a call: about fifty small operations and the barriers between threads
 NATIVE, NATIVE_BACKWARD = 0.7, 1.0  # a multiply-add of the native convolution at inference and in training
+LOWERED = 0.45  # a multiply-add of a large bfloat16 matrix product
+NATIVE_LOWERED, NATIVE_BACKWARD_LOWERED = 0.35, 0.55  # of the native convolution in bfloat16
 
 SHALLOW, WINDOW = 5.5, 1.5  # a multiply-add of a first convolution with few channels: native, and over gathered windows
 
@@ -111,7 +113,8 @@ def estimate(plan: Plan, batch: int, channels: int, outputs: int, backward: bool
         stages = plan.rows.inputs * positions + 1.7 * plan.columns.inputs * count
         return STEP * stages + TOUCH * (positions + count) + (SCATTER if backward else GATHER) * positions
 
-    products = count * depth * outputs * (rows + READ) * (1 + 32 / depth) * (1 + 16 / outputs)
+    price = LOWERED if plan.dtype == torch.bfloat16 else 1.0
+    products = price * count * depth * outputs * (rows + READ) * (1 + 32 / depth) * (1 + 16 / outputs)
     sides = rows * depth * transform(plan.inputs) + rows * outputs * transform(plan.outputs)
     weights = 0.0 if cached else depth * outputs * transform(plan.taps)
     once = products + sides + weights + CALL
@@ -123,7 +126,9 @@ def native(plan: Plan, batch: int, channels: int, outputs: int, backward: bool) 
     """The cost of the native convolution, in multiply-adds."""
     size = plan.rows.total * plan.columns.total * plan.rows.kernel * plan.columns.kernel
     once = batch * channels * outputs * size + READ * channels * outputs * plan.rows.kernel * plan.columns.kernel
-    return 3 * NATIVE_BACKWARD * once if backward else NATIVE * once
+    lowered = plan.dtype == torch.bfloat16
+    prices = (NATIVE_LOWERED, NATIVE_BACKWARD_LOWERED) if lowered else (NATIVE, NATIVE_BACKWARD)
+    return 3 * prices[1] * once if backward else prices[0] * once
 
 
 @lru_cache(maxsize=1024)
@@ -223,6 +228,7 @@ def choose_stem(
         return plan
     one_by_one = native(plan, x.shape[0], w1.shape[0], w2.shape[0], backward)
     first = (2 if backward else 1) * x.shape[0] * size[0] * size[1] * w1.numel()
+    first *= LOWERED if dtype == torch.bfloat16 else 1.0
     gain = (one_by_one + SHALLOW * first) / (one_by_one / gain + WINDOW * first)
     return plan if gain >= MARGIN else None
 
