@@ -1,9 +1,12 @@
 """Predicted and measured gain of convolution by transforms, for many layers: is the cost model right?
 
-Run: python -m benchmarks.prices. A wrong prediction matters where it crosses the margin, ``cost.MARGIN``.
+Run: python -m benchmarks.prices, or with --bf16 for both in bfloat16. A wrong prediction matters where it crosses the
+margin, ``cost.MARGIN``.
 """
 
 from __future__ import annotations
+
+import sys
 
 import torch
 
@@ -28,7 +31,7 @@ LAYERS = (
 )
 
 
-def gains(layer: tuple[int, ...], training: bool) -> tuple[float, float]:
+def gains(layer: tuple[int, ...], training: bool, lowered: bool) -> tuple[float, float]:
     """(predicted, measured) for one layer."""
     b, c, o, n, k, s, p = layer
     x, w = torch.randn(b, c, n, n, requires_grad=training), torch.randn(o, c, k, k, requires_grad=training)
@@ -36,21 +39,26 @@ def gains(layer: tuple[int, ...], training: bool) -> tuple[float, float]:
 
     def run(path: cost.Path) -> None:
         with kernels.using(path), torch.set_grad_enabled(training):
-            y = kernels.conv2d(x, w, None, s, p, memory=memory)
+            with torch.autocast("cpu", torch.bfloat16, enabled=lowered):
+                y = kernels.conv2d(x, w, None, s, p, memory=memory)
             if training:
                 torch.autograd.grad(y.sum(), (x, w))
 
     seconds = alternate({"fast": lambda: run("fast"), "plain": lambda: run("plain")}, rounds=5)
-    _, predicted = cost.best_plan(b, c, o, (n, n), (k, k), (s, s), (p, p), x.dtype, training, not training)
+    dtype = torch.bfloat16 if lowered else torch.float32
+    _, predicted = cost.best_plan(b, c, o, (n, n), (k, k), (s, s), (p, p), dtype, training, not training)
     return predicted, seconds["plain"] / seconds["fast"]
 
 
 def main() -> None:
     torch.set_num_threads(2)
+    lowered = "--bf16" in sys.argv
+    if lowered and not kernels.has_bf16():
+        sys.exit("this CPU has no bfloat16 products")
     print(f"{'batch, C, O, map, kernel, stride, padding':<44} {'inference':>20} {'training':>20}")
     print(f"{'':<44} {'predicted measured':>20} {'predicted measured':>20}")
     for layer in LAYERS:
-        cells = [f"{a:>10.2f} {m:>9.2f}" for a, m in (gains(layer, False), gains(layer, True))]
+        cells = [f"{a:>10.2f} {m:>9.2f}" for a, m in (gains(layer, False, lowered), gains(layer, True, lowered))]
         print(f"{layer!s:<44} {cells[0]} {cells[1]}", flush=True)
 
 

@@ -7,12 +7,28 @@ paper's. Shape letters: B batch, J classes (parent capsules), D pose.
 import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from capsnet._names import check_name
+
+
+def full_precision(s: Tensor) -> Tensor:
+    """Values that autocast made half precision in float32, for squash and softmax; all others unchanged."""
+    return s.float() if s.dtype in (torch.bfloat16, torch.float16) and _autocasts(s) else s
+
+
+def without_autocast(like: Tensor) -> AbstractContextManager[object]:
+    """A block in which autocast does not lower the precision of products on the tensor's device."""
+    return torch.autocast(like.device.type, enabled=False) if _autocasts(like) else nullcontext()
+
+
+def _autocasts(like: Tensor) -> bool:
+    kind = like.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def length(s: Tensor, dim: int = -1) -> Tensor:
@@ -33,6 +49,7 @@ def squash(s: Tensor, dim: int = -1) -> Tensor:
 
     Shapes: any ``s``; the result has the same shape, ``dim`` is the pose axis.
     """
+    s = full_precision(s)
     norm = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
     return s * (norm / (1 + norm * norm))
 
@@ -51,6 +68,7 @@ class Squash:
     presence_is_length: bool = True
 
     def __call__(self, s: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+        s = full_precision(s)
         pose = self.function(s, dim)
         return pose, length(pose, dim) if self.presence_is_length else _saturate(s, dim)
 

@@ -84,9 +84,9 @@ def test_only_requested_gradients_are_computed(leaves: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("n", range(1, LARGEST + 1))
-@pytest.mark.parametrize("double", [False, True])
-def test_points_are_distinct_and_sufficient(n: int, double: bool) -> None:
-    points = choose_points(n, double)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_points_are_distinct_and_sufficient(n: int, dtype: torch.dtype) -> None:
+    points = choose_points(n, dtype)
     assert points.count == n
     assert len({*points.real, *points.pairs}) == len(points.real) + len(points.pairs)
 
@@ -94,7 +94,7 @@ def test_points_are_distinct_and_sufficient(n: int, double: bool) -> None:
 def test_paper_layer_needs_132_products() -> None:
     assert bases((6, 6), (5, 5), torch.float32).products == 132
     assert bases((6, 6), (5, 5), torch.float64).products == 148
-    points = choose_points(10, False)
+    points = choose_points(10, torch.float32)
     assert products(points, points) == 132
 
 
@@ -116,7 +116,8 @@ def test_other_convolutions_are_native(change: str, monkeypatch: pytest.MonkeyPa
         x, w, b = x.half(), w.half(), b.half()
     if change == "meta":
         x, w, b = x.to("meta"), w.to("meta"), b.to("meta")
-    with using("plain" if change == "plain" else "fast"), torch.autocast("cpu", enabled=change == "autocast"):
+    lowered = torch.autocast("cpu", torch.float16, enabled=change == "autocast")
+    with using("plain" if change == "plain" else "fast"), lowered:
         assert conv2d(x, w, b, stride).shape == F.conv2d(x, w, b, stride).shape
 
 

@@ -20,7 +20,12 @@ import capsnet
 from capsnet.training import Interrupted, TrainConfig, loop
 from capsnet.training.run import Run
 
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CAPSNET_TIMEOUT": "60"}
+ENVIRONMENT = os.environ | {
+    "OMP_NUM_THREADS": "1",
+    "CAPSNET_BF16": "1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "CAPSNET_TIMEOUT": "60",
+}
 SECONDS = 300  # more than any start needs on a busy machine
 LONG = {"epochs": 4, "batch_size": 5, "checkpoint_every": 7}  # 160 steps: time enough to be killed in
 
@@ -198,6 +203,7 @@ def test_lower_precision_learns_nearly_the_same(
     precision: str, configs: dict[str, TrainConfig], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "RECORD_EVERY", 1)
+    monkeypatch.setenv("CAPSNET_BF16", "1")
     config = dataclasses.replace(configs["plain"], precision=precision)
     capsnet.train(config, out=tmp_path / "run", device="cpu", figures=False)
     ours, theirs = (Run(folder).records("epoch")[-1]["train_loss"] for folder in (tmp_path / "run", alone / "plain"))

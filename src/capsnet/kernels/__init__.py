@@ -5,6 +5,7 @@ Each has a reference implementation with the same result up to rounding, and is 
 CAPSNET_KERNELS.
 """
 
+from capsnet.kernels._autocast import has_bf16
 from capsnet.kernels._memory import Memory
 from capsnet.kernels.cost import using
 from capsnet.kernels.dynamic_routing import route
@@ -12,4 +13,4 @@ from capsnet.kernels.fft_conv import conv2d
 from capsnet.kernels.stem import conv_relu_conv
 from capsnet.kernels.votes_routing import route_votes
 
-__all__ = ["Memory", "conv2d", "conv_relu_conv", "route", "route_votes", "using"]
+__all__ = ["Memory", "conv2d", "conv_relu_conv", "has_bf16", "route", "route_votes", "using"]

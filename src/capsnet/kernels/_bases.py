@@ -11,7 +11,9 @@ real point costs one product and stands for one. So real points are cheaper, but
 parallel for n beyond about eight, and rounding errors grow. The points in float32 for seven inputs or more - real ones
 +-1, +-2, +-1/2 for even n, 0, +-1, 2, -1/2 for odd n, the others spread over the unit circle - have the error of the
 FFT (7e-7 of the largest value against 4e-7 for direct summation; 10x10 inputs need 132 products instead of the FFT's
-148). In float64 precision matters more than speed, so the points are the roots of unity.
+148). In float64 precision matters more than speed, and bfloat16 has 8 bits: there the points are the roots of unity.
+Spectra and products in bfloat16 then have 1.3 to 1.4 times the mean error of the direct convolution in bfloat16, with
+the points of float32 2.1 to 2.5 times. The transforms themselves stay in float32.
 
 **Three real products for a complex one.** With X = a + ib, W = c + id: p = (a+b) c, q = a (d-c), r = b (c+d) give XW =
 (p - r) + i (p + q). The sums in front fold into the bases of X and W, those behind into the basis of the output, so
@@ -56,10 +58,15 @@ def products(rows: Points, columns: Points) -> int:
     )
 
 
+def transform_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the transforms around products in ``dtype``."""
+    return torch.float32 if dtype == torch.bfloat16 else dtype
+
+
 @cache
-def choose_points(n: int, double: bool) -> Points:
+def choose_points(n: int, dtype: torch.dtype) -> Points:
     """n points for transforms of n inputs: as many real ones as rounding allows, the others on the unit circle."""
-    if double:
+    if dtype != torch.float32:
         pairs = (n - 1) // 2
         roots = np.exp(2j * np.pi * np.arange(1, pairs + 1) / n)
         return Points((1.0, -1.0)[: n - 2 * pairs], tuple(complex(z) for z in roots))
@@ -132,41 +139,46 @@ class Transform:
         for row in rows[reals[0] :]:
             stacked += [row.real, row.imag]
         after_real, after_complex = _second_stage(columns, reals[1], gauss)
-        self.first = torch.tensor(np.array(stacked), dtype=dtype)  # (n1, height)
-        self.after_real = torch.tensor(after_real, dtype=dtype)
-        self.after_complex = torch.tensor(after_complex, dtype=dtype)
+        self.dtype = transform_dtype(dtype)
+        self.first = torch.tensor(np.array(stacked), dtype=self.dtype)  # (n1, height)
+        # Batches of equal matrices: one call for all values of the first axis is faster than one for each.
+        counts = (self.real, self.values - self.real)
+        second = [
+            torch.tensor(matrix, dtype=self.dtype).expand(count, -1, -1).contiguous()
+            for matrix, count in zip((after_real, after_complex), counts, strict=True)
+        ]
         # Adjoints are stored, because small products are faster on contiguous factors.
-        self.first_t, self.after_real_t, self.after_complex_t = (
-            m.t().contiguous() for m in (self.first, self.after_real, self.after_complex)
-        )
+        self.first_t, self.second = self.first.t().contiguous(), [m for m in second if len(m)]
+        self.second_t = [m.transpose(1, 2).contiguous() for m in self.second]
+        self.products = sum(m.shape[0] * m.shape[1] for m in self.second)
+        # Rows of scratch: those between the two stages, and the spectrum where it has to be converted.
+        self.between = len(stacked) * self.shape[1]
+        self.scratch = self.between + (self.products if dtype != self.dtype else 0)
 
-    @property
-    def products(self) -> int:
-        return self.real * len(self.after_real) + (self.values - self.real) * len(self.after_complex)
+    def forward(self, positions: Tensor, spectrum: Tensor, scratch: Tensor) -> None:
+        """positions (height*width, N), contiguous -> spectrum (products, N), rows may be apart. ``scratch``: (scratch,
+        N)."""
+        half, single = scratch.tensor_split([self.between])
+        values = spectrum if spectrum.dtype == self.dtype else single
+        torch.mm(self.first, positions.view(self.shape[0], -1), out=half.view(len(self.first), -1))
+        for matrices, source, out in zip(self.second, self._split(half, -1), self._split(values, -2), strict=True):
+            torch.bmm(matrices, source, out=out)
+        if values is not spectrum:
+            spectrum.copy_(values)
 
-    def _blocks(self, spectrum: Tensor, half: Tensor) -> list[tuple[bool, Tensor, Tensor]]:
-        """(is real, rows of the spectrum, rows of the half-transformed) for each value of the first axis."""
-        width, blocks, row, source = self.shape[1], [], 0, 0
-        for value in range(self.values):
-            is_real = value < self.real
-            height, depth = (len(self.after_real), width) if is_real else (len(self.after_complex), 2 * width)
-            blocks.append((is_real, spectrum[row : row + height], half[source : source + depth]))
-            row, source = row + height, source + depth
-        return blocks
-
-    def forward(self, positions: Tensor, spectrum: Tensor, half: Tensor) -> None:
-        """positions (height*width, N), contiguous -> spectrum (products, N), rows may be apart. ``half`` (n1*width, N):
-        scratch."""
-        height, _ = self.shape
-        torch.mm(self.first, positions.view(height, -1), out=half.view(len(self.first), -1))
-        for is_real, out, source in self._blocks(spectrum, half):
-            torch.mm(self.after_real if is_real else self.after_complex, source, out=out)
-
-    def adjoint(self, spectrum: Tensor, positions: Tensor, half: Tensor) -> None:
+    def adjoint(self, spectrum: Tensor, positions: Tensor, scratch: Tensor) -> None:
         """The transposed map: spectrum (products, N) -> positions (height*width, N), contiguous."""
-        for is_real, source, out in self._blocks(spectrum, half):
-            torch.mm(self.after_real_t if is_real else self.after_complex_t, source, out=out)
+        half, single = scratch.tensor_split([self.between])
+        values = spectrum if spectrum.dtype == self.dtype else single.copy_(spectrum)
+        for matrices, source, out in zip(self.second_t, self._split(values, -2), self._split(half, -1), strict=True):
+            torch.bmm(matrices, source, out=out)
         torch.mm(self.first_t, half.view(len(self.first), -1), out=positions.view(self.shape[0], -1))
+
+    def _split(self, rows: Tensor, axis: int) -> list[Tensor]:
+        """Rows (.., N) as one batch for the real and one for the complex values of the first axis; ``axis`` of
+        ``second`` says how many rows a value has."""
+        parts = rows.split([len(m) * m.shape[axis] for m in self.second])
+        return [part.unflatten(0, (len(m), -1)) for part, m in zip(parts, self.second, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -185,8 +197,7 @@ class Bases:
 @lru_cache(maxsize=64)
 def bases(outputs: tuple[int, int], taps: tuple[int, int], dtype: torch.dtype) -> Bases:
     """The bases for tiles of ``outputs`` from kernels of ``taps``, both (height, width)."""
-    double = dtype == torch.float64
-    points = [choose_points(m + k - 1, double) for m, k in zip(outputs, taps, strict=True)]
+    points = [choose_points(m + k - 1, dtype) for m, k in zip(outputs, taps, strict=True)]
     axes = [_balanced(p, m, k) for p, m, k in zip(points, outputs, taps, strict=True)]
     reals = (len(points[0].real), len(points[1].real))
     built = [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from capsnet.kernels._bases import Bases, Transform
+from capsnet.kernels._bases import Bases, Transform, transform_dtype
 from capsnet.kernels._memory import Memory, fingerprint
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels._tiles import Plan, chunk_length
@@ -32,17 +32,23 @@ Take = Callable[[int, Run, Tensor], None]
 
 @dataclass(frozen=True)
 class Spectral:
-    """One convolution of one shape: C -> O channels, cut by ``plan``, computing in ``memory``."""
+    """One convolution of one shape: C -> O channels, cut by ``plan``, computing in ``memory``.
+
+    Spectra and their products have the plan's dtype; maps, weights and transforms have ``dtype``.
+    """
 
     plan: Plan
     channels: int
     outputs: int
-    dtype: torch.dtype
     memory: Memory
 
     @property
     def bases(self) -> Bases:
-        return self.plan.bases(self.dtype)
+        return self.plan.bases
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return transform_dtype(self.plan.dtype)
 
     @property
     def depth(self) -> int:
@@ -51,9 +57,8 @@ class Spectral:
     def _input_block(self, batch: int) -> tuple[int, int, int]:
         return self.bases.products + _TURN, batch * self.plan.tiles, self.depth
 
-    def _half(self, transform: Transform, columns: int, slot: int = 0) -> Tensor:
-        shape = (len(transform.first) * transform.shape[1], columns)
-        return self.memory.block(f"half {slot}", shape, self.dtype)
+    def _scratch(self, transform: Transform, columns: int, slot: int = 0) -> Tensor:
+        return self.memory.block(f"half {slot}", (transform.scratch, columns), self.dtype)
 
     def runs(self, batch: int) -> list[Run]:
         """Runs of images small enough to be transformed in the cache."""
@@ -62,20 +67,20 @@ class Spectral:
 
     def input_spectrum(self, batch: int, fill: Fill) -> Tensor:
         """(F, M, K). ``fill`` is called for each run of images."""
-        spectrum = self.memory.block("input", self._input_block(batch), self.dtype)[_TURN:]
+        spectrum = self.memory.block("input", self._input_block(batch), self.plan.dtype)[_TURN:]
         flat, width, transform = spectrum.flatten(1), self.plan.tiles * self.depth, self.bases.input
 
         def work(slot: int, run: Run) -> None:
             columns = (run[1] - run[0]) * width
             pieces = self.memory.block(f"pieces {slot}", (self.plan.inputs, columns), self.dtype)
             out = flat[:, run[0] * width : run[1] * width]
-            transform.forward(fill(slot, run, pieces), out, self._half(transform, columns, slot))
+            transform.forward(fill(slot, run, pieces), out, self._scratch(transform, columns, slot))
 
         each(self.runs(batch), work)
         return spectrum
 
     def kept_input_spectrum(self, batch: int) -> Tensor:
-        return self.memory.content("input", self._input_block(batch), self.dtype)[_TURN:]
+        return self.memory.content("input", self._input_block(batch), self.plan.dtype)[_TURN:]
 
     def input_gradient(self, gradient: Tensor, take: Take) -> None:
         """The adjoint: calls ``take`` with the gradient of the pieces, run by run."""
@@ -85,7 +90,7 @@ class Spectral:
             columns = (run[1] - run[0]) * width
             pieces = self.memory.block(f"pieces {slot}", (self.plan.inputs, columns), self.dtype)
             source = flat[:, run[0] * width : run[1] * width]
-            transform.adjoint(source, pieces, self._half(transform, columns, slot))
+            transform.adjoint(source, pieces, self._scratch(transform, columns, slot))
             take(slot, run, pieces)
 
         each(self.runs(gradient.shape[1] // self.plan.tiles), work)
@@ -105,8 +110,8 @@ class Spectral:
         shape = (taps.products, plan.phases, self.channels, self.outputs)
         key = fingerprint(weight), plan
         if key[0] is not None and self.memory.holds("weight", key):
-            return self.memory.content("weight", shape, self.dtype).flatten(1, 2)
-        spectrum = self.memory.block("weight", shape, self.dtype)
+            return self.memory.content("weight", shape, self.plan.dtype).flatten(1, 2)
+        spectrum = self.memory.block("weight", shape, self.plan.dtype)
 
         def work(slot: int, run: Run) -> None:
             start, stop = run
@@ -116,7 +121,7 @@ class Spectral:
                 place.copy_(part)
             for phase in range(plan.phases):
                 out = spectrum[:, phase, start:stop].flatten(1)  # a view: rows are apart, columns adjacent
-                taps.forward(buffer[phase].view(plan.taps, columns), out, self._half(taps, columns, slot))
+                taps.forward(buffer[phase].view(plan.taps, columns), out, self._scratch(taps, columns, slot))
 
         each(self._channel_runs(), work)
         self.memory.remember("weight", key)
@@ -133,7 +138,7 @@ class Spectral:
             buffer, columns = self._taps(slot, stop - start), (stop - start) * self.outputs
             for phase in range(plan.phases):
                 source = phases[:, phase, start:stop].flatten(1)
-                taps.adjoint(source, buffer[phase].view(plan.taps, columns), self._half(taps, columns, slot))
+                taps.adjoint(source, buffer[phase].view(plan.taps, columns), self._scratch(taps, columns, slot))
             for part, place in plan.tap_views(result[:, start:stop], buffer):
                 part.copy_(place)
 
@@ -143,14 +148,14 @@ class Spectral:
     def output(self, inputs: Tensor, weights: Tensor) -> Tensor:
         """Products and the inverse transform: (m1*m2, M, O), newly allocated."""
         transform, rows = self.bases.output, inputs.shape[1]
-        spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.dtype)
+        spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.plan.dtype)
 
         def work(_: int, part: slice) -> None:
             torch.bmm(inputs[part], weights[part], out=spectrum[part])
 
         each(_ranges(len(inputs)), work)
         result = torch.empty((self.plan.outputs, rows, self.outputs), dtype=self.dtype)
-        transform.adjoint(spectrum.flatten(1), result.flatten(1), self._half(transform, rows * self.outputs))
+        transform.adjoint(spectrum.flatten(1), result.flatten(1), self._scratch(transform, rows * self.outputs))
         return result
 
     def output_spectrum(self, gradient: Tensor) -> Tensor:
@@ -158,8 +163,8 @@ class Spectral:
         transform, rows = self.bases.output, gradient.shape[0] * self.plan.tiles
         tiles = self.memory.block("pieces 0", (self.plan.outputs, rows, self.outputs), self.dtype)
         self.plan.disassemble(gradient, tiles)
-        spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.dtype)
-        transform.forward(tiles.flatten(1), spectrum.flatten(1), self._half(transform, rows * self.outputs))
+        spectrum = self.memory.block("output", (transform.products, rows, self.outputs), self.plan.dtype)
+        transform.forward(tiles.flatten(1), spectrum.flatten(1), self._scratch(transform, rows * self.outputs))
         return spectrum
 
     def products_backward(
@@ -174,14 +179,14 @@ class Spectral:
         ranges = _ranges(count)
         d_inputs = d_weights = spare = None
         if weights is not None:
-            d_inputs = self.memory.block("input", (count + _TURN, rows, self.depth), self.dtype)
+            d_inputs = self.memory.block("input", (count + _TURN, rows, self.depth), self.plan.dtype)
             # A thread's first turn would overwrite inputs that another one still needs, so its result is stored here.
-            spare = self.memory.block("spare", (len(ranges), _TURN, rows, self.depth), self.dtype)
+            spare = self.memory.block("spare", (len(ranges), _TURN, rows, self.depth), self.plan.dtype)
         if inputs is not None:
             self.memory.forget("weight")
             d_weights = weights
             if d_weights is None:
-                d_weights = self.memory.block("weight", (count, self.depth, self.outputs), self.dtype)
+                d_weights = self.memory.block("weight", (count, self.depth, self.outputs), self.plan.dtype)
 
         def work(_: int, part: slice) -> None:
             for start in range(part.start, part.stop, _TURN):

@@ -54,10 +54,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Plan:
-    """Both axes, and the shapes that follow from them."""
+    """Both axes, the dtype of the products, and the shapes that follow from them."""
 
     rows: Axis
     columns: Axis
+    dtype: torch.dtype
 
     @property
     def tiles(self) -> int:
@@ -79,14 +80,13 @@ class Plan:
     def taps(self) -> int:
         return self.rows.taps * self.columns.taps
 
-    def products(self, dtype: torch.dtype) -> int:
-        double = dtype == torch.float64
-        return _bases.products(
-            _bases.choose_points(self.rows.inputs, double), _bases.choose_points(self.columns.inputs, double)
-        )
+    @property
+    def products(self) -> int:
+        return _bases.products(*(_bases.choose_points(a.inputs, self.dtype) for a in (self.rows, self.columns)))
 
-    def bases(self, dtype: torch.dtype) -> _bases.Bases:
-        return _bases.bases((self.rows.outputs, self.columns.outputs), (self.rows.taps, self.columns.taps), dtype)
+    @property
+    def bases(self) -> _bases.Bases:
+        return _bases.bases((self.rows.outputs, self.columns.outputs), (self.rows.taps, self.columns.taps), self.dtype)
 
     def pad(self, maps: Tensor) -> Tensor:
         """Maps (..., H, W) widened by the padding, and cut or widened to what the tiles look at. Contiguous."""
@@ -157,7 +157,11 @@ class Plan:
 
 
 def candidates(
-    size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dtype: torch.dtype,
 ) -> list[Plan]:
     """Every sensible cut: from one tile per axis down to tiles as small as the kernel."""
     axes: list[list[Axis]] = []
@@ -172,7 +176,7 @@ def candidates(
             if axis.outputs < max(2, axis.taps // 2):
                 break
         axes.append(choices)
-    return [Plan(rows, columns) for rows in axes[0] for columns in axes[1]]
+    return [Plan(rows, columns, dtype) for rows in axes[0] for columns in axes[1]]
 
 
 def chunk_length(rows: int, width: int, element_size: int, budget: int = 3 << 20) -> int:

@@ -1,6 +1,6 @@
 """Which kernel to use, by an estimate of the cost.
 
-The unit is one multiply-add of a large matrix product, the cheapest operation. The prices were fitted to measurements
+The unit is one multiply-add of a large float32 matrix product. The prices were fitted to measurements
 on two Zen 4 cores (``python -m benchmarks.prices`` compares prediction and measurement). Other machines differ, hence
 the margin of 1.5.
 
@@ -19,6 +19,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
+from capsnet.kernels._autocast import autocast_dtype, has_bf16
 from capsnet.kernels._tiles import Plan, candidates
 from capsnet.kernels.packed_conv import available
 
@@ -32,6 +33,8 @@ SCATTER = 80.0  # the same, averaged over forward and backward passes
 READ = 11.0  # a weight read from memory, which dominates products of few rows
 CALL = 8e7  # fixed cost of a call: about fifty small operations and the barriers between threads
 NATIVE, NATIVE_BACKWARD = 0.7, 1.0  # a multiply-add of the native convolution at inference and in training
+LOWERED = 0.45  # a multiply-add of a large bfloat16 matrix product
+NATIVE_LOWERED, NATIVE_BACKWARD_LOWERED = 0.35, 0.55  # of the native convolution in bfloat16
 
 SHALLOW, WINDOW = 5.5, 1.5  # a multiply-add of a first convolution with few channels: native, and over gathered windows
 
@@ -65,41 +68,53 @@ def using(path: Path) -> Iterator[None]:
 
 
 def ordinary(*tensors: Tensor | None) -> bool:
-    """Whether fast paths can take these tensors: dense CPU tensors of one dtype, in eager mode.
+    """Whether fast paths can take these tensors: dense CPU tensors of one dtype, in eager mode, outside autocast."""
+    present = [t for t in tensors if t is not None]
+    same = all(t.dtype == present[0].dtype and t.dtype in (torch.float32, torch.float64) for t in present)
+    return same and autocast_dtype() is None and _eager(present)
 
-    Under compilation, export, tracing, function transforms, forward-mode derivatives and autocast the plain operators
-    must stay visible.
+
+def product_dtype(x: Tensor, *weights: Tensor | None) -> torch.dtype | None:
+    """The dtype of the products of a convolution by transforms, or None where it cannot take these tensors.
+
+    It is that of the tensors; under autocast to bfloat16 that one if the CPU has it, else float32, which is faster.
+    """
+    lowered = autocast_dtype()
+    if lowered is None:
+        return x.dtype if ordinary(x, *weights) else None
+    present = [t for t in weights if t is not None]
+    fits = x.dtype in (torch.float32, torch.bfloat16) and all(t.dtype == torch.float32 for t in present)
+    if lowered != torch.bfloat16 or not fits or not _eager([x, *present]):
+        return None
+    return torch.bfloat16 if has_bf16() else torch.float32
+
+
+def _eager(tensors: list[Tensor]) -> bool:
+    """Whether these are dense CPU tensors in eager mode.
+
+    Under compilation, export, tracing, function transforms and forward-mode derivatives the plain operators must stay
+    visible.
     """
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return False
-    if torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
         return False
-    if torch.autograd.forward_ad._current_level >= 0:
-        return False
-    present = [t for t in tensors if t is not None]
-    return all(
-        type(t) in (Tensor, torch.nn.Parameter)
-        and t.device.type == "cpu"
-        and t.layout == torch.strided
-        and t.dtype == present[0].dtype
-        and t.dtype in (torch.float32, torch.float64)
-        for t in present
-    )
+    kinds = (Tensor, torch.nn.Parameter)
+    return all(type(t) in kinds and t.device.type == "cpu" and t.layout == torch.strided for t in tensors)
 
 
 @lru_cache(maxsize=4096)
-def estimate(
-    plan: Plan, batch: int, channels: int, outputs: int, dtype: torch.dtype, backward: bool, cached: bool
-) -> float:
+def estimate(plan: Plan, batch: int, channels: int, outputs: int, backward: bool, cached: bool) -> float:
     """The cost of a convolution by transforms, in multiply-adds. ``cached``: the weight's spectrum costs nothing."""
-    count, rows, depth = plan.products(dtype), batch * plan.tiles, plan.phases * channels
+    count, rows, depth = plan.products, batch * plan.tiles, plan.phases * channels
 
     def transform(positions: int) -> float:
         """Both stages, for one column of ``positions`` numbers and its spectrum, with the way in or out."""
         stages = plan.rows.inputs * positions + 1.7 * plan.columns.inputs * count
         return STEP * stages + TOUCH * (positions + count) + (SCATTER if backward else GATHER) * positions
 
-    products = count * depth * outputs * (rows + READ) * (1 + 32 / depth) * (1 + 16 / outputs)
+    price = LOWERED if plan.dtype == torch.bfloat16 else 1.0
+    products = price * count * depth * outputs * (rows + READ) * (1 + 32 / depth) * (1 + 16 / outputs)
     sides = rows * depth * transform(plan.inputs) + rows * outputs * transform(plan.outputs)
     weights = 0.0 if cached else depth * outputs * transform(plan.taps)
     once = products + sides + weights + CALL
@@ -111,7 +126,9 @@ def native(plan: Plan, batch: int, channels: int, outputs: int, backward: bool) 
     """The cost of the native convolution, in multiply-adds."""
     size = plan.rows.total * plan.columns.total * plan.rows.kernel * plan.columns.kernel
     once = batch * channels * outputs * size + READ * channels * outputs * plan.rows.kernel * plan.columns.kernel
-    return 3 * NATIVE_BACKWARD * once if backward else NATIVE * once
+    lowered = plan.dtype == torch.bfloat16
+    prices = (NATIVE_LOWERED, NATIVE_BACKWARD_LOWERED) if lowered else (NATIVE, NATIVE_BACKWARD)
+    return 3 * prices[1] * once if backward else prices[0] * once
 
 
 @lru_cache(maxsize=1024)
@@ -128,13 +145,13 @@ def best_plan(
     cached: bool,
 ) -> tuple[Plan | None, float]:
     """(the cheapest cut, predicted gain over the native convolution)."""
-    plans = candidates(size, kernel, stride, padding)
+    plans = candidates(size, kernel, stride, padding, dtype)
     if not plans:
         return None, 0.0
     # A cached spectrum serves calls of every batch size, so its cut must not depend on this one's.
     usual = _USUAL_BATCH if cached else batch
-    plan = min(plans, key=lambda p: estimate(p, usual, channels, outputs, dtype, backward, cached))
-    cost = estimate(plan, batch, channels, outputs, dtype, backward, cached)
+    plan = min(plans, key=lambda p: estimate(p, usual, channels, outputs, backward, cached))
+    cost = estimate(plan, batch, channels, outputs, backward, cached)
     return plan, native(plan, batch, channels, outputs, backward) / cost
 
 
@@ -149,7 +166,8 @@ def choose(
 ) -> Plan | None:
     """The cut for a convolution by transforms, or None where the native one should be used."""
     path = current_path()
-    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or not ordinary(x, weight, bias):
+    dtype = product_dtype(x, weight, bias)
+    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or dtype is None:
         return None
     kernel = (weight.shape[2], weight.shape[3])
     small = min(kernel) < _SMALLEST_KERNEL or any(s not in (1, 2) for s in stride)
@@ -160,7 +178,7 @@ def choose(
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     size = (x.shape[2], x.shape[3])
     plan, gain = best_plan(
-        x.shape[0], x.shape[1], weight.shape[0], size, kernel, stride, padding, x.dtype, backward, cached
+        x.shape[0], x.shape[1], weight.shape[0], size, kernel, stride, padding, dtype, backward, cached
     )
     return plan if path == "fast" or gain >= MARGIN else None
 
@@ -195,8 +213,9 @@ def choose_stem(
     The second is done by transforms; the first is faster as well, because the native one is slow for few channels.
     """
     path = current_path()
+    dtype = product_dtype(x, w1, w2)
     kernels = (*w1.shape[2:], *w2.shape[2:])
-    if path == "plain" or x.ndim != 4 or x.requires_grad or not all(s in (1, 2) for s in stride):
+    if path == "plain" or dtype is None or x.ndim != 4 or x.requires_grad or not all(s in (1, 2) for s in stride):
         return None
     size = (x.shape[2] - w1.shape[2] + 1, x.shape[3] - w1.shape[3] + 1)
     fits = x.shape[1] == w1.shape[1] and w1.shape[0] == w2.shape[1] and min(*x.shape, *w1.shape, *w2.shape) > 0
@@ -204,13 +223,12 @@ def choose_stem(
     if not fits or not reach or min(kernels[2:]) < _SMALLEST_KERNEL or w1[0].numel() > _DEEPEST_WINDOW:
         return None
     kernel = (w2.shape[2], w2.shape[3])
-    plan, gain = best_plan(
-        x.shape[0], w1.shape[0], w2.shape[0], size, kernel, stride, (0, 0), x.dtype, backward, cached
-    )
+    plan, gain = best_plan(x.shape[0], w1.shape[0], w2.shape[0], size, kernel, stride, (0, 0), dtype, backward, cached)
     if plan is None or path == "fast":
         return plan
     one_by_one = native(plan, x.shape[0], w1.shape[0], w2.shape[0], backward)
     first = (2 if backward else 1) * x.shape[0] * size[0] * size[1] * w1.numel()
+    first *= LOWERED if dtype == torch.bfloat16 else 1.0
     gain = (one_by_one + SHALLOW * first) / (one_by_one / gain + WINDOW * first)
     return plan if gain >= MARGIN else None
 

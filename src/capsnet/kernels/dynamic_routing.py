@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from capsnet.kernels import _procedure
+from capsnet.kernels._autocast import in_single
 from capsnet.kernels._memory import Memory, fingerprint
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels._procedure import Options, Plain, Saved
@@ -33,6 +34,7 @@ _CHUNK, _FEWEST = 8 << 20, 4
 _WORTH_SHARING = 1 << 20  # numbers in that tensor, for the whole batch, from which a second thread is used
 
 
+@in_single
 def route(
     u: Tensor,
     weight: Tensor,
@@ -179,6 +181,7 @@ class _Route(torch.autograd.Function):
         return poses
 
     @staticmethod
+    @in_single  # backward may be called under autocast too
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (u, weight, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnet.kernels._autocast import in_single, outside_autocast
 from capsnet.kernels._memory import Memory
 from capsnet.kernels._spectral import Fill, Run, Spectral
 from capsnet.kernels._tiles import Plan
@@ -34,7 +35,8 @@ def conv2d(
     that itself.
 
     ``memory``, kept by the caller from call to call, saves allocations, and at inference the transform of the weight,
-    which is recomputed when the weight changes.
+    which is recomputed when the weight changes. Under autocast to bfloat16 the products are in bfloat16, and the result
+    of the fast path is in float32.
 
     Shapes: x (B, C, H, W), weight (O, C, kh, kw), bias (O,) -> (B, O, H', W'), which may be laid out channels last.
     """
@@ -46,8 +48,9 @@ def conv2d(
         return F.conv2d(x, weight, bias, stride, padding)
     memory = memory or Memory()
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
-        return _Conv2d.apply(x, weight, bias, plan, memory)
-    with torch.no_grad(), memory.exclusive() as memory:
+        with outside_autocast():
+            return _Conv2d.apply(x, weight, bias, plan, memory)
+    with torch.no_grad(), outside_autocast(), memory.exclusive() as memory:
         step = max(1, _ROWS // plan.tiles)
         parts = [_forward(part, weight, plan, memory) for part in x.split(step)]
         return _add_bias(torch.cat(parts) if len(parts) > 1 else parts[0], bias)
@@ -78,7 +81,7 @@ def _gather(x: Tensor, plan: Plan) -> Fill:
 
 
 def _forward(x: Tensor, weight: Tensor, plan: Plan, memory: Memory) -> Tensor:
-    work = Spectral(plan, x.shape[1], weight.shape[0], x.dtype, memory)
+    work = Spectral(plan, x.shape[1], weight.shape[0], memory)
     weights = work.weight_spectrum(weight)
     inputs = work.input_spectrum(x.shape[0], _gather(x, plan))
     return plan.assemble(work.output(inputs, weights), x.shape[0])
@@ -97,6 +100,7 @@ class _Conv2d(torch.autograd.Function):
         return _add_bias(y, bias)
 
     @staticmethod
+    @in_single
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (x, weight, bias), plan = gradients, ctx.saved_tensors, ctx.plan
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
@@ -104,12 +108,22 @@ class _Conv2d(torch.autograd.Function):
             stride, padding = [plan.rows.stride, plan.columns.stride], [plan.rows.padding, plan.columns.padding]
             sizes = None if bias is None else list(bias.shape)
             results = torch.ops.aten.convolution_backward(
-                gradient, x, weight, sizes, stride, padding, [1, 1], False, [0, 0], 1, [need_x, need_weight, need_bias]
+                gradient,
+                x.to(gradient.dtype),
+                weight,
+                sizes,
+                stride,
+                padding,
+                [1, 1],
+                False,
+                [0, 0],
+                1,
+                [need_x, need_weight, need_bias],
             )
             return *results, None, None
         dx = dw = None
         with ctx.memory.exclusive() as memory:
-            work = Spectral(plan, x.shape[1], weight.shape[0], x.dtype, memory)
+            work = Spectral(plan, x.shape[1], weight.shape[0], memory)
             inputs = None
             if need_weight:
                 kept = memory.holds("input", ctx.ticket)
@@ -128,11 +142,11 @@ def _scatter(work: Spectral, gradient: Tensor, x: Tensor) -> Tensor:
     """Input spectrum's gradient -> x's."""
     plan = work.plan
     shape = (*x.shape[:2], plan.rows.span, plan.columns.span)
-    padded = torch.empty(shape, dtype=x.dtype) if plan.tiles == 1 else torch.zeros(shape, dtype=x.dtype)
+    padded = torch.empty(shape, dtype=work.dtype) if plan.tiles == 1 else torch.zeros(shape, dtype=work.dtype)
 
     def take(slot: int, run: Run, pieces: Tensor) -> None:
         part = padded[run[0] : run[1]]
         plan.scatter(pieces.view(plan.windows(part).shape), part)
 
     work.input_gradient(gradient, take)
-    return plan.unpad(padded, tuple(x.shape))
+    return plan.unpad(padded, tuple(x.shape)).to(x.dtype)

@@ -16,12 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnet.kernels._autocast import in_single, outside_autocast
 from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import slots
 from capsnet.kernels._procedure import differentiable
 from capsnet.kernels._spectral import Run, Spectral
 from capsnet.kernels._tiles import Plan
-from capsnet.kernels.cost import choose_stem, ordinary
+from capsnet.kernels.cost import choose_stem, product_dtype
 
 _ROWS = 256  # rows of the matrix products at inference: more only cost memory
 
@@ -44,12 +45,13 @@ def conv_relu_conv(
     """conv2d(relu(conv2d(x, w1, b1)), w2, b2, stride), or None where fusing them is not faster.
 
     The first convolution has stride 1, neither has padding. None also where x needs a gradient. After None the caller
-    uses two convolutions, each of which may take its own fast path.
+    uses two convolutions, each of which may take its own fast path. Under autocast to bfloat16 the products are in
+    bfloat16, the result is in float32.
 
     Shapes: x (B, C, H, W), w1 (C1, C, h1, k1), w2 (O, C1, h2, k2) -> (B, O, H', W'), laid out channels last.
     """
     stride = (stride, stride) if isinstance(stride, int) else (stride[0], stride[1])
-    if not ordinary(x, w1, b1, w2, b2):
+    if product_dtype(x, w1, b1, w2, b2) is None:
         return None
     backward = torch.is_grad_enabled() and any(t.requires_grad for t in (w1, b1, w2, b2))
     plan = choose_stem(x, w1, w2, stride, backward=backward, cached=memory is not None and not backward)
@@ -57,8 +59,9 @@ def conv_relu_conv(
         return None
     memory = memory or Memory()
     if backward:
-        return _Stem.apply(x, w1, b1, w2, b2, plan, memory)
-    with torch.no_grad(), memory.exclusive() as memory:
+        with outside_autocast():
+            return _Stem.apply(x, w1, b1, w2, b2, plan, memory)
+    with torch.no_grad(), outside_autocast(), memory.exclusive() as memory:
         step = max(1, _ROWS // plan.tiles)
         parts = [_forward(part, w1, b1, w2, plan, memory, keep=False) for part in x.split(step)]
         return (torch.cat(parts) if len(parts) > 1 else parts[0]).add_(b2.view(1, -1, 1, 1))
@@ -68,7 +71,8 @@ class _Windows:
     """Windows of the first convolution, gathered as (position, image, tile, phase) rows of (C*h*k values, 1)."""
 
     def __init__(self, x: Tensor, w1: Tensor, plan: Plan, memory: Memory) -> None:
-        self.memory, self.depth = memory, w1[0].numel() + 1  # the 1 multiplies the bias
+        self.memory, self.dtype = memory, plan.dtype
+        self.depth = w1[0].numel() + 1  # the 1 multiplies the bias
         r, c = plan.rows, plan.columns
         height, width = r.span + w1.shape[2] - 1, c.span + w1.shape[3] - 1
         padded = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2])).contiguous()
@@ -91,23 +95,29 @@ class _Windows:
     def rows(self, slot: int, run: Run) -> Tensor:
         part = self.view[:, :, run[0] : run[1]]
         count = part[..., 0, 0, 0].numel()
-        rows = self.memory.block(f"windows {slot}", (count, self.depth), part.dtype)
+        rows = self.memory.block(f"windows {slot}", (count, self.depth), self.dtype)
         rows[:, :-1].unflatten(1, part.shape[-3:]).unflatten(0, part.shape[:-3]).copy_(part)
         rows[:, -1] = 1
         return rows
 
 
-def _matrix(w1: Tensor, b1: Tensor) -> Tensor:
+def _matrix(w1: Tensor, b1: Tensor, dtype: torch.dtype) -> Tensor:
     """Weight and bias as one (C*h*k + 1, C1) matrix."""
-    return torch.cat([w1.flatten(1), b1[:, None]], dim=1).t().contiguous()
+    return torch.cat([w1.flatten(1), b1[:, None]], dim=1).t().to(dtype).contiguous()
 
 
 def _hidden(work: Spectral, batch: int) -> tuple[int, int]:
     return batch, work.plan.inputs * work.plan.tiles * work.depth
 
 
+def _lowered(work: Spectral, slot: int, pieces: Tensor) -> Tensor:
+    """A buffer like ``pieces`` in the dtype of the products: ``pieces`` itself if that is its own."""
+    same = pieces.dtype == work.plan.dtype
+    return pieces if same else work.memory.block(f"lowered {slot}", tuple(pieces.shape), work.plan.dtype)
+
+
 def _forward(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, plan: Plan, memory: Memory, keep: bool) -> Tensor:
-    work = Spectral(plan, w1.shape[0], w2.shape[0], x.dtype, memory)
+    work = Spectral(plan, w1.shape[0], w2.shape[0], memory)
     weights = work.weight_spectrum(w2)
     inputs = _input_spectrum(work, x, w1, b1, keep)
     return plan.assemble(work.output(inputs, weights), x.shape[0])
@@ -116,13 +126,14 @@ def _forward(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, plan: Plan, memory: 
 def _input_spectrum(work: Spectral, x: Tensor, w1: Tensor, b1: Tensor, keep: bool) -> Tensor:
     """The spectrum of the ReLU's output; ``keep``: the output itself too, chunk after chunk, for the ReLU's
     derivative."""
-    windows, matrix = _Windows(x, w1, work.plan, work.memory), _matrix(w1, b1)
-    hidden = work.memory.block("hidden", _hidden(work, x.shape[0]), x.dtype) if keep else None
+    windows, matrix = _Windows(x, w1, work.plan, work.memory), _matrix(w1, b1, work.plan.dtype)
+    hidden = work.memory.block("hidden", _hidden(work, x.shape[0]), work.plan.dtype) if keep else None
 
     def fill(slot: int, run: Run, pieces: Tensor) -> Tensor:
-        into = pieces if hidden is None else hidden[run[0] : run[1]].view(pieces.shape)
+        into = _lowered(work, slot, pieces) if hidden is None else hidden[run[0] : run[1]].view(pieces.shape)
         torch.mm(windows.rows(slot, run), matrix, out=into.view(-1, w1.shape[0]))
-        return into.clamp_min_(0)
+        into.clamp_min_(0)
+        return into if into.dtype == pieces.dtype else pieces.copy_(into)
 
     return work.input_spectrum(x.shape[0], fill)
 
@@ -143,6 +154,7 @@ class _Stem(torch.autograd.Function):
         return y.add_(b2.view(1, -1, 1, 1))
 
     @staticmethod
+    @in_single
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (x, w1, b1, w2, b2), plan = gradients, ctx.saved_tensors, ctx.plan
         needed = ctx.needs_input_grad[1:5]
@@ -155,7 +167,7 @@ class _Stem(torch.autograd.Function):
         need_first, need_weight = needed[0] or needed[1], needed[2]
         dw1 = db1 = dw2 = None
         with ctx.memory.exclusive() as memory:
-            work = Spectral(plan, w1.shape[0], w2.shape[0], x.dtype, memory)
+            work = Spectral(plan, w1.shape[0], w2.shape[0], memory)
             if need_first or need_weight:
                 kept = memory.holds("input", ctx.ticket) and memory.holds("hidden", ctx.ticket)
                 inputs = work.kept_input_spectrum(x.shape[0]) if kept else _input_spectrum(work, x, w1, b1, keep=True)
@@ -172,13 +184,16 @@ class _Stem(torch.autograd.Function):
 def _first_gradient(work: Spectral, gradient: Tensor, x: Tensor, w1: Tensor) -> tuple[Tensor, Tensor]:
     """Input spectrum's gradient -> (w1's, b1's): back through the transform, the ReLU and the matrix product."""
     windows = _Windows(x, w1, work.plan, work.memory)
-    hidden = work.memory.content("hidden", _hidden(work, x.shape[0]), x.dtype)
-    totals = torch.zeros(slots(x.shape[0]), windows.depth, w1.shape[0], dtype=x.dtype)  # one for each thread
+    hidden = work.memory.content("hidden", _hidden(work, x.shape[0]), work.plan.dtype)
+    totals = torch.zeros(slots(x.shape[0]), windows.depth, w1.shape[0], dtype=work.dtype)  # one for each thread
 
     def take(slot: int, run: Run, pieces: Tensor) -> None:
         relu = hidden[run[0] : run[1]].view(pieces.shape)
-        torch.ops.aten.threshold_backward.grad_input(pieces, relu, 0, grad_input=pieces)
-        totals[slot].addmm_(windows.rows(slot, run).t(), pieces.view(-1, w1.shape[0]))
+        kept = _lowered(work, slot, pieces)
+        if kept is not pieces:
+            kept.copy_(pieces)
+        torch.ops.aten.threshold_backward.grad_input(kept, relu, 0, grad_input=kept)
+        totals[slot] += torch.mm(windows.rows(slot, run).t(), kept.view(-1, w1.shape[0]))
 
     work.input_gradient(gradient, take)
     total = totals.sum(0)

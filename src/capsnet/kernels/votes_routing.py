@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from capsnet.kernels import _procedure
+from capsnet.kernels._autocast import in_single
 from capsnet.kernels._procedure import Options, Plain, Saved
 from capsnet.kernels.cost import choose_votes_routing
 
 _CHUNK = 8 << 20  # bytes of votes per chunk
 
 
+@in_single
 def route_votes(
     votes: Tensor,
     *,
@@ -96,6 +98,7 @@ class _RouteVotes(torch.autograd.Function):
         return torch.cat(poses)
 
     @staticmethod
+    @in_single  # backward may be called under autocast too
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (votes, bias, act), options = gradients, ctx.saved_tensors, ctx.options
         if torch.is_grad_enabled():

@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 
-from capsnet.functional import Squash, length
+from capsnet.functional import Squash, full_precision, length
 from capsnet.routing import Routed
 
 
@@ -22,7 +22,8 @@ Children: TypeAlias = Tensor | Capsules | Routed  # what capsule layers take: po
 
 
 def squash_capsules(s: Tensor, squash: Squash) -> Capsules:
-    """Squash the last axis. ``act`` is None if the presence is the length."""
+    """Squash the last axis, in float32 under autocast. ``act`` is None if the presence is the length."""
+    s = full_precision(s)
     return Capsules(squash.function(s, -1)) if squash.presence_is_length else Capsules(*squash(s))
 
 

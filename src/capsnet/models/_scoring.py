@@ -16,7 +16,7 @@ class ScoringModel(Model):
     multi_label: bool
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
-        logits = self.head(self.forward_features(images))  # (B, J)
+        logits = F.full_precision(self.head(self.forward_features(images)))  # (B, J)
         return Output(lengths=logits.sigmoid() if self.multi_label else logits.softmax(dim=1), logits=logits)
 
     def loss(

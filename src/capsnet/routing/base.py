@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from capsnet._names import check_name
-from capsnet.functional import get_squash
+from capsnet.functional import full_precision, get_squash, without_autocast
 from capsnet.kernels import Memory
 
 _UNSET = torch.empty(0)
@@ -136,13 +136,15 @@ class Routing:
         trace: bool = False,
     ) -> Routed:
         check_votes(votes, act, mask, edges)
+        votes = full_precision(votes)
         learned = dict(params or {})
         for name in learned:
             check_name(f"learned tensor of {self.name} routing", name, self.param_shapes(1, 1, 1))
         if mask is not None:  # zeroed and not only weighted by zero, because padding may contain NaN
             absent = ~per_edge(mask.bool(), edges)
             votes = votes.masked_fill(absent[..., None, None], 0)
-        routed = self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace)
+        with without_autocast(votes):  # logits, softmax and squash are in float32
+            routed = self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace)
         return routed if routed.trace is None else routed._replace(trace=routed.trace._replace(votes=votes))
 
     def route(

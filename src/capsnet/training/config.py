@@ -58,8 +58,9 @@ class TrainConfig:
     """Images per step, over all processes together."""
     accumulate: Count = 1
     """Compute each step in so many parts, one after another, to save memory; the batch size stays the same."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Precision of the network's computation in training; weights, losses and tests stay fp32."""
+    precision: Literal["fp32", "bf16", "fp16", "auto"] = "fp32"
+    """Precision of the network's products in training; weights, losses and tests stay fp32. auto: bf16 where the
+    processor has it and the first steps are faster in it, else fp32."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam as in the paper, or with decoupled weight decay."""
     lr: Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False)] = 1e-3

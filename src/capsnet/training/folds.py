@@ -21,6 +21,7 @@ from capsnet.metrics import Proportion, wilson_interval
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
 from capsnet.training.loop import train
+from capsnet.training.precision import check_precision
 from capsnet.training.prepare import recorded
 from capsnet.training.report import folds_page
 from capsnet.training.run import CONFIG, JOB, README, RESULTS, Run, begun_by, record_job
@@ -74,7 +75,8 @@ def cross_validate(
     config = recorded(config)
     _check_start(config)
     folder = Path(out) if out is not None else Path("runs") / config.recipe / f"{folds}-folds-{config.seed}"
-    with distributed.process_group(device):
+    with distributed.process_group(device) as rank_device:
+        check_precision(config, rank_device)
         job = distributed.current_job()
         if distributed.broadcast_from_main(lambda: resume == "no" and not _is_free(folder, job)):
             raise ValueError(f"cannot train in {folder}: it is not empty; choose another --out, or --resume auto")

@@ -37,6 +37,7 @@ from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.distributed import evaluate
 from capsnet.training.objective import MicroBatch, backward, explained, own_micro_batches
 from capsnet.training.optim import learning_rate
+from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 from capsnet.training.run import JOB, Run, environment, open_on_all_ranks
@@ -99,6 +100,7 @@ def train(
     config = check_config(dataclasses.asdict(recorded(config)))
     with distributed.process_group(device) as rank_device:
         log_processes(config)
+        check_precision(config, rank_device)
         with distributed.local_main_first():
             splits = load_splits(config)
         model = build(config, splits[0]).to(rank_device)
@@ -116,7 +118,8 @@ def train_in(
         load_checkpoint(state, run.checkpoint)
         log.info("resuming %s at step %d", run.folder, state.step)
     run.forget_after(state.step, state.epoch)
-    run.record_environment(state.step, environment(state.device) | {"processes": distributed.world_size()})
+    settled = {"processes": distributed.world_size(), "precision": settle_precision(state, training, run)}
+    run.record_environment(state.step, environment(state.device) | settled)
     board = open_board(run.folder, state, training)
     with stop_politely() as stopped, explained(compiled):
         fit(state, training, validation, run, board, stopped)

@@ -22,13 +22,14 @@ from capsnet.training import distributed
 from capsnet.training.balance import example_weights
 from capsnet.training.config import TrainConfig
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"auto": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Objective(nn.Module):
     """A model and its loss as one module: DDP uses ``forward`` only, and torch.compile compiles both.
 
-    The network may run in lower precision; its outputs are converted to float32 before the loss.
+    The network may run in lower precision; its outputs are converted to float32 before the loss. ``auto`` is float32
+    until ``settle_precision`` chooses.
     """
 
     def __init__(self, model: Model, precision: str) -> None:

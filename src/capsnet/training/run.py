@@ -76,6 +76,11 @@ class Run:
             environment = before | {"resumed": [*resumed, {"step": step} | environment]}
         self.write(ENV, environment)
 
+    def first_precision(self) -> str | None:
+        """The precision that the run began with, if it was recorded."""
+        path = self.folder / ENV
+        return json.loads(path.read_text()).get("precision") if path.is_file() else None
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder while training in it, so that no other process resumes the run."""

@@ -15,6 +15,7 @@ from capsnet.training.board import Board
 from capsnet.training.checkpoint import new_state
 from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.loop import Interrupted, fit, stop_politely
+from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, recorded
 from capsnet.training.run import ENV, RESULTS, environment, open_run
 
@@ -43,14 +44,15 @@ def try_out(
     config = check_config(dataclasses.asdict(recorded(config)))
     training, validation = load_to_choose(config)
     chosen_device = pick_device(device)
+    check_precision(config, chosen_device)
     model = build(config, training).to(chosen_device)
     run = open_run(config, out, "no")
     with run.lock():
-        run.write(ENV, environment(chosen_device))
+        state = new_state(dataclasses.replace(config, checkpoint_every=NEVER), model)
+        run.write(ENV, environment(chosen_device) | {"precision": settle_precision(state, training, run)})
         try:
-            once = dataclasses.replace(config, checkpoint_every=NEVER)
             with stop_politely() as stopped:
-                fit(new_state(once, model), training, validation, run, Board(), stopped, on_epoch)
+                fit(state, training, validation, run, Board(), stopped, on_epoch)
             if stopped():  # after the last step
                 raise Interrupted(run.folder)
         finally:
