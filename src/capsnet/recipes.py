@@ -114,6 +114,16 @@ def multimnist_efficient() -> TrainConfig:
     )
 
 
+def multimnist_residual() -> TrainConfig:
+    """Two overlapping digits with residual-capsnet and patience: 7.8 million pairs, hours on two CPU cores."""
+    return dataclasses.replace(efficient(), model="residual-capsnet", data="multimnist", epochs=130, augment=Augment())
+
+
+def multimnist_residual_cnn() -> TrainConfig:
+    """The stem of `multimnist-residual` with linear layers instead of capsules, trained the same way."""
+    return dataclasses.replace(multimnist_residual(), model="residual-cnn")
+
+
 def affine() -> TrainConfig:
     """Shifted digits, to be tested on rotated and sheared ones: the bundled `capsnet-affine`.
 
@@ -188,6 +198,8 @@ for _recipe in (
     efficient,
     fashion,
     multimnist_efficient,
+    multimnist_residual,
+    multimnist_residual_cnn,
     affine,
     affine_cnn,
     matrix,

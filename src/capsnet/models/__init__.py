@@ -9,6 +9,7 @@ from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
 from capsnet.models.matrix import MatrixCapsNet
 from capsnet.models.rerouting import replacements, reroute
+from capsnet.models.residual import ResidualCapsNet, ResidualCNN
 from capsnet.models.text import TextCapsNet, TextCNN, TextModel
 
 register("capsnet", CapsNet, "the paper's network: conv 9x9x256, 1152 primary capsules, dynamic routing, decoder")
@@ -50,6 +51,16 @@ register(
     init="he",
 )
 register(
+    "residual-capsnet",
+    ResidualCapsNet,
+    "capsules on a residual stem, self-attention routing, decoder: the most accurate per minute of CPU",
+)
+register(
+    "residual-cnn",
+    ResidualCNN,
+    "the stem of residual-capsnet with linear layers instead of capsules, as many parameters",
+)
+register(
     "capsnet-image", ImageCapsNet, "capsules on a residual stem, convolutional decoder: for photos up to 224 x 224"
 )
 register("matrix-capsnet", MatrixCapsNet, "matrix capsules: 4x4 poses, convolutional capsules, EM routing, full width")
@@ -76,6 +87,8 @@ __all__ = [
     "Model",
     "Output",
     "ReceptiveField",
+    "ResidualCNN",
+    "ResidualCapsNet",
     "TextCNN",
     "TextCapsNet",
     "TextModel",

@@ -5,11 +5,13 @@ from capsnet.routing.attention import Attention
 from capsnet.routing.base import Edges, Formula, Routed, Routing, SquashingRouting, Trace, couple, undecided
 from capsnet.routing.dynamic import Dynamic
 from capsnet.routing.em import EM
+from capsnet.routing.inverted_attention import InvertedAttention
 from capsnet.routing.kmeans import KMeans
 from capsnet.routing.self_attention import SelfAttention
 from capsnet.routing.uniform import Uniform
+from capsnet.routing.variational import VariationalBayes
 
-for _routing in (Attention, Dynamic, EM, KMeans, SelfAttention, Uniform):
+for _routing in (Attention, Dynamic, EM, InvertedAttention, KMeans, SelfAttention, Uniform, VariationalBayes):
     register(_routing)
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "Dynamic",
     "Edges",
     "Formula",
+    "InvertedAttention",
     "KMeans",
     "Routed",
     "Routing",
@@ -25,6 +28,7 @@ __all__ = [
     "SquashingRouting",
     "Trace",
     "Uniform",
+    "VariationalBayes",
     "couple",
     "describe",
     "get",
