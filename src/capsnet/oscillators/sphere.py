@@ -59,7 +59,7 @@ def step(x: Tensor, force: Tensor, gamma: float = 1.0, rates: Tensor | None = No
 def energy(x: Tensor, coupled: Tensor, stimulus: Tensor | None = None) -> Tensor:
     """-1/2 sum_i x_i . (J x)_i - sum_i x_i . c_i, for ``coupled`` = J x and ``stimulus`` = c.
 
-    Steps without natural frequencies never raise it if J is symmetric and gamma |J| is less than 1.
+    Steps without natural frequencies never raise it if J is symmetric and gamma (|J| + max |c_i|) is less than 1.
 
     Shapes: (..., N, n) -> (...).
     """
