@@ -25,6 +25,7 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     "efficient-cnn": ("affine-cnn", {"limit": 2000, "batch_size": 32, "epochs": 3}, 0.5),
     "residual-capsnet": ("multimnist-residual", {"data": "mnist", "limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
     "residual-cnn": ("multimnist-residual-cnn", {"data": "mnist", "limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
+    "pathnet": ("pathnet", {"limit": 2000, "batch_size": 32, "epochs": 2}, 0.7),
     "matrix-capsnet": (
         "matrix",
         {

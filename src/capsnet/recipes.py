@@ -161,6 +161,11 @@ def matrix() -> TrainConfig:
     )
 
 
+def pathnet() -> TrainConfig:
+    """PathNet on MNIST along one path: its modules can be reused by other tasks, see `capsnet reproduce pathnet`."""
+    return TrainConfig(model="pathnet", epochs=3, batch_size=64, lr=2e-3, schedule="one-cycle")
+
+
 def images() -> TrainConfig:
     """Your own images (`--data folder:PATH`), a few hundred: augmented; rare classes have larger weights."""
     return TrainConfig(
@@ -203,6 +208,7 @@ for _recipe in (
     affine,
     affine_cnn,
     matrix,
+    pathnet,
     images,
     text,
     text_baseline,

@@ -7,6 +7,7 @@ from capsnet.layers.decoder import ConvDecoder, DenseDecoder
 from capsnet.layers.decoupled import DecoupledConv2d
 from capsnet.layers.dense import DenseCaps
 from capsnet.layers.oscillating import KuramotoLayer, Oscillation, Readout
+from capsnet.layers.pathways import PathwayLayer
 from capsnet.layers.primary import PrimaryCaps
 from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear
 from capsnet.layers.shared import SharedCaps
@@ -28,6 +29,7 @@ __all__ = [
     "Lengths",
     "ModReLU",
     "Oscillation",
+    "PathwayLayer",
     "Poses",
     "PrimaryCaps",
     "Readout",

@@ -8,6 +8,7 @@ from capsnet.models.efficient import EfficientCapsNet
 from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
 from capsnet.models.matrix import MatrixCapsNet
+from capsnet.models.pathnet import PathNet
 from capsnet.models.rerouting import replacements, reroute
 from capsnet.models.residual import ResidualCapsNet, ResidualCNN
 from capsnet.models.text import TextCapsNet, TextCNN, TextModel
@@ -70,6 +71,7 @@ register(
     "the same network with 8 types of capsules per layer: for a CPU",
     widths=(32, 8, 8, 8),
 )
+register("pathnet", PathNet, "layers of reusable modules, and a path through them for each task")
 register("text-capsnet", TextCapsNet, "for texts of any length: n-grams as capsules, routed by shared matrices")
 register(
     "text-cnn", TextCNN, "the same n-grams, max-pooled over the text, and a linear layer: the plain network for texts"
@@ -86,6 +88,7 @@ __all__ = [
     "MatrixCapsNet",
     "Model",
     "Output",
+    "PathNet",
     "ReceptiveField",
     "ResidualCNN",
     "ResidualCapsNet",
