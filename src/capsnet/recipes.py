@@ -161,6 +161,21 @@ def matrix() -> TrainConfig:
     )
 
 
+def akorn() -> TrainConfig:
+    """A small network of oscillators on MNIST."""
+    return dataclasses.replace(demo(), model="akorn-small")
+
+
+def complex_cnn() -> TrainConfig:
+    """A small convolutional network of complex numbers, trained the same way as `cnn-small`."""
+    return dataclasses.replace(demo(), model="complex-cnn-small")
+
+
+def decoupled_cnn() -> TrainConfig:
+    """The small convolutional network with decoupled convolutions, trained the same way as `cnn-small`."""
+    return dataclasses.replace(demo(), model="decoupled-cnn-small")
+
+
 def pathnet() -> TrainConfig:
     """PathNet on MNIST along one path: its modules can be reused by other tasks, see `capsnet reproduce pathnet`."""
     return TrainConfig(model="pathnet", epochs=3, batch_size=64, lr=2e-3, schedule="one-cycle")
@@ -208,6 +223,9 @@ for _recipe in (
     affine,
     affine_cnn,
     matrix,
+    akorn,
+    complex_cnn,
+    decoupled_cnn,
     pathnet,
     images,
     text,

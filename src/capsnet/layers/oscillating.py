@@ -85,7 +85,8 @@ class KuramotoLayer(nn.Module):
         self.norm = nn.GroupNorm(channels, channels * n, **options)  # of the stimulus, one group per oscillator
         self.conv = self.attention = None
         if coupling == "conv":
-            self.conv = nn.Conv2d(
+            kind = SymmetricConv2d if symmetric else nn.Conv2d
+            self.conv = kind(
                 channels * n, channels * n, kernel_size, padding=kernel_size // 2, bias=not symmetric, **options
             )
         else:
@@ -95,15 +96,9 @@ class KuramotoLayer(nn.Module):
 
     def couple(self, x: Tensor) -> Tensor:
         """J x."""
-        flat = x.flatten(1, 2)  # (B, C n, H, W)
-        if self.attention is not None:
-            return self.attention(flat).unflatten(1, (self.channels, self.n))
-        assert self.conv is not None
-        weight = self.conv.weight
-        if self.symmetric:  # the transposed convolution has the transposed, mirrored kernel
-            weight = 0.5 * (weight + weight.transpose(0, 1).flip(2, 3))
-        done = nn.functional.conv2d(flat, weight, self.conv.bias, padding=self.conv.padding)  # type: ignore[arg-type]
-        return done.unflatten(1, (self.channels, self.n))
+        coupling = self.conv if self.attention is None else self.attention
+        assert coupling is not None
+        return coupling(x.flatten(1, 2)).unflatten(1, (self.channels, self.n))
 
     def start(self, like: Tensor) -> Tensor:
         """The first phases: at random in training, else the same for all images and calls."""
@@ -135,6 +130,14 @@ class KuramotoLayer(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels} x {self.n}D, steps={self.steps}, gamma={self.gamma}, symmetric={self.symmetric}"
+
+
+class SymmetricConv2d(nn.Conv2d):
+    """A convolution whose matrix is symmetric: its kernel is averaged with the transposed, mirrored one."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight = 0.5 * (self.weight + self.weight.transpose(0, 1).flip(2, 3))
+        return self._conv_forward(input, weight, self.bias)
 
 
 class Readout(nn.Module):

@@ -1,9 +1,11 @@
 """Whole networks, and the registry of their names."""
 
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
+from capsnet.models.akorn import AKOrN
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
 from capsnet.models.capsnet import CapsNet
 from capsnet.models.cnn import CNN
+from capsnet.models.complex_cnn import ComplexCNN
 from capsnet.models.efficient import EfficientCapsNet
 from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
@@ -71,6 +73,17 @@ register(
     "the same network with 8 types of capsules per layer: for a CPU",
     widths=(32, 8, 8, 8),
 )
+register("akorn-small", AKOrN, "layers of oscillators that settle under the image; their readouts tell the class")
+register("complex-cnn-small", ComplexCNN, "a small convolutional network of complex numbers")
+register(
+    "decoupled-cnn-small",
+    CNN,
+    "cnn-small with decoupled convolutions: how strong a patch is and how well it fits, each by its own function",
+    channels=(32, 64, 128),
+    widths=(328, 192),
+    pool=True,
+    length="tanh",
+)
 register("pathnet", PathNet, "layers of reusable modules, and a path through them for each task")
 register("text-capsnet", TextCapsNet, "for texts of any length: n-grams as capsules, routed by shared matrices")
 register(
@@ -79,7 +92,9 @@ register(
 
 __all__ = [
     "CNN",
+    "AKOrN",
     "CapsNet",
+    "ComplexCNN",
     "EfficientCapsNet",
     "Ensemble",
     "ImageCapsNet",
