@@ -10,6 +10,7 @@ Kuramoto's model: the tangent part of x_j is sin(theta_j - theta_i).
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,6 +103,9 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
 
 
 def random_phases(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Unit vectors in directions at random, the same for the same seed and shape. Shapes: -> (..., n)."""
-    generator = torch.Generator().manual_seed(seed)
-    return unit(torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
+    """Unit vectors in directions at random, the same for the same seed and shape. Shapes: -> (..., n).
+
+    Drawn by numpy, so that exporters see a constant.
+    """
+    drawn = np.random.default_rng(seed).standard_normal(shape)
+    return torch.from_numpy(drawn / np.sqrt(np.square(drawn).sum(axis=-1, keepdims=True))).to(dtype)
