@@ -23,6 +23,12 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     "cnn-small": ("cnn-small", {"limit": 2000, "batch_size": 50, "epochs": 2}, 0.8),
     "efficient-capsnet": ("efficient", {"limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
     "efficient-cnn": ("affine-cnn", {"limit": 2000, "batch_size": 32, "epochs": 3}, 0.5),
+    "residual-capsnet": ("multimnist-residual", {"data": "mnist", "limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
+    "residual-cnn": ("multimnist-residual-cnn", {"data": "mnist", "limit": 2000, "batch_size": 32, "epochs": 3}, 0.7),
+    "akorn-small": ("akorn", {"limit": 1500, "batch_size": 16, "epochs": 1}, 0.4),
+    "complex-cnn-small": ("complex-cnn", {"limit": 2000, "batch_size": 32, "epochs": 2}, 0.7),
+    "decoupled-cnn-small": ("decoupled-cnn", {"limit": 2000, "batch_size": 32, "epochs": 2}, 0.6),
+    "pathnet": ("pathnet", {"limit": 2000, "batch_size": 32, "epochs": 2}, 0.7),
     "matrix-capsnet": (
         "matrix",
         {

@@ -114,6 +114,16 @@ def multimnist_efficient() -> TrainConfig:
     )
 
 
+def multimnist_residual() -> TrainConfig:
+    """Two overlapping digits with residual-capsnet and patience: 7.8 million pairs, hours on two CPU cores."""
+    return dataclasses.replace(efficient(), model="residual-capsnet", data="multimnist", epochs=130, augment=Augment())
+
+
+def multimnist_residual_cnn() -> TrainConfig:
+    """The stem of `multimnist-residual` with linear layers instead of capsules, trained the same way."""
+    return dataclasses.replace(multimnist_residual(), model="residual-cnn")
+
+
 def affine() -> TrainConfig:
     """Shifted digits, to be tested on rotated and sheared ones: the bundled `capsnet-affine`.
 
@@ -149,6 +159,26 @@ def matrix() -> TrainConfig:
         warm_up=0.05,
         ema=0.999,
     )
+
+
+def akorn() -> TrainConfig:
+    """A small network of oscillators on MNIST."""
+    return dataclasses.replace(demo(), model="akorn-small")
+
+
+def complex_cnn() -> TrainConfig:
+    """A small convolutional network of complex numbers, trained the same way as `cnn-small`."""
+    return dataclasses.replace(demo(), model="complex-cnn-small")
+
+
+def decoupled_cnn() -> TrainConfig:
+    """The small convolutional network with decoupled convolutions, trained the same way as `cnn-small`."""
+    return dataclasses.replace(demo(), model="decoupled-cnn-small")
+
+
+def pathnet() -> TrainConfig:
+    """PathNet on MNIST along one path: its modules can be reused by other tasks, see `capsnet reproduce pathnet`."""
+    return TrainConfig(model="pathnet", epochs=3, batch_size=64, lr=2e-3, schedule="one-cycle")
 
 
 def images() -> TrainConfig:
@@ -188,9 +218,15 @@ for _recipe in (
     efficient,
     fashion,
     multimnist_efficient,
+    multimnist_residual,
+    multimnist_residual_cnn,
     affine,
     affine_cnn,
     matrix,
+    akorn,
+    complex_cnn,
+    decoupled_cnn,
+    pathnet,
     images,
     text,
     text_baseline,

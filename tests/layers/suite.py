@@ -13,14 +13,25 @@ from torch import Tensor, nn
 from capsnet.layers import (
     Capsules,
     ClassCaps,
+    ComplexBatchNorm2d,
+    ComplexConv2d,
+    ComplexLinear,
     ConvCaps,
     ConvDecoder,
+    DecoupledConv2d,
     DenseCaps,
     DenseDecoder,
+    KuramotoLayer,
     Lengths,
+    ModReLU,
+    Oscillation,
     Poses,
     PrimaryCaps,
+    Readout,
     ResidualStem,
+    RotatingConv2d,
+    RotatingConvTranspose2d,
+    RotatingLinear,
     SharedCaps,
 )
 from capsnet.routing import Routed
@@ -53,6 +64,21 @@ CASES: dict[str, Case] = CAPSULE_LAYERS | {
     "PrimaryCaps on a grid": Case(lambda **o: PrimaryCaps(2, 3, 4, 3, flatten=False, **o), (2, 7, 9), (3, 4, 3, 4)),
     "DenseDecoder": Case(lambda **o: DenseDecoder(J, 4, 2, 5, 7, (6, 8), **o), (J, 4), (2, 5, 7)),
     "ConvDecoder": Case(lambda **o: ConvDecoder(J, 4, 2, 9, 18, 6, 4, **o), (J, 4), (2, 9, 18)),
+    "ComplexConv2d": Case(lambda **o: ComplexConv2d(2, 3, 3, 2, 1, **o), (4, 5, 6), (6, 3, 3)),
+    "ComplexLinear": Case(lambda **o: ComplexLinear(2, 3, **o), (4,), (6,)),
+    "ComplexBatchNorm2d": Case(lambda **o: ComplexBatchNorm2d(2, **o), (4, 5, 6), (4, 5, 6)),
+    "ModReLU": Case(lambda **o: ModReLU(2, **o), (4, 5, 6), (4, 5, 6), (2, 3, 5, 6)),
+    "DecoupledConv2d": Case(lambda **o: DecoupledConv2d(2, 3, 3, 2, 1, **o), (2, 5, 6), (3, 3, 3)),
+    "RotatingConv2d": Case(lambda **o: RotatingConv2d(2, 3, 3, 2, 1, n=4, **o), (4, 2, 5, 6), (4, 3, 3, 3)),
+    "RotatingConvTranspose2d": Case(
+        lambda **o: RotatingConvTranspose2d(2, 3, 3, 2, 1, 1, n=4, **o), (4, 2, 3, 3), (4, 3, 6, 6)
+    ),
+    "RotatingLinear": Case(lambda **o: RotatingLinear(5, 3, n=4, **o), (4, 5), (4, 3)),
+    "KuramotoLayer": Case(lambda **o: KuramotoLayer(2, 3, **o), (2, 3, 4, 5), (2, 3, 4, 5)),
+    "KuramotoLayer, attention": Case(
+        lambda **o: KuramotoLayer(2, 4, "attention", heads=2, **o), (2, 4, 4, 5), (2, 4, 4, 5)
+    ),
+    "Readout": Case(lambda **o: Readout(2, 3, 4, **o), (2, 4, 5, 6), (3, 5, 6)),
     "ResidualStem": Case(lambda **o: ResidualStem(2, 11, 12, 8, **o), (2, 11, 12), (8, 6, 6)),
 }
 
@@ -76,13 +102,13 @@ def smoke(case: Case) -> None:
     """Shapes for any batch, finite numbers, deterministic, independent of the other examples."""
     layer, x = build(case), inputs(case)
     result = layer(x)
-    assert isinstance(result, Tensor | Capsules | Routed)
+    assert isinstance(result, Tensor | Capsules | Routed | Oscillation)
     together = main_output(result)
     assert together.shape == (3, *case.result)
     assert together.isfinite().all()
     assert torch.equal(main_output(layer(x)), together)
     torch.testing.assert_close(main_output(layer(x[:1])), together[:1], rtol=1e-4, atol=1e-5)
-    act = None if isinstance(result, Tensor) else result.act
+    act = None if isinstance(result, Tensor | Oscillation) else result.act
     assert act is None or act.shape == together.shape[:-1]
 
 

@@ -27,6 +27,12 @@ SMALL: dict[str, dict[str, Any]] = {  # for speed
     "baseline-cnn": {"channels": (4, 4, 4), "widths": (8, 8)},
     "cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},
     "efficient-capsnet": {"channels": (4, 4, 4, 16), "decoder_widths": (8, 9)},
+    "residual-capsnet": {"channels": (4, 4, 16), "blocks": (1, 1), "decoder_widths": (8, 9)},
+    "residual-cnn": {"channels": (4, 4, 16), "blocks": (1, 1), "widths": (8,)},
+    "akorn-small": {"channels": 2, "depth": 1, "steps": 2},
+    "complex-cnn-small": {"channels": (2, 3), "width": 8},
+    "decoupled-cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},
+    "pathnet": {"layers": 2, "modules": 3, "active": 2, "units": 5},
     "capsnet-image": {"image_size": (28, 28), "in_channels": 1, "width": 16, "primary_types": 2, "decoder_width": 8},
     "matrix-capsnet": {"widths": (4, 2, 2, 2)},
     "matrix-capsnet-small": {"widths": (4, 2, 2, 2)},
@@ -202,9 +208,10 @@ def receptive_field(name: str, **options: Any) -> None:
         children = model.forward_features(pixels).pose.reshape(H, W, -1)
         moved = torch.autograd.grad(children[y, x].square().sum(), pixels)[0].abs().amax(dim=(0, 1)).nonzero()
         assert len(moved)
-        top, left = start + stride * y, start + stride * x
-        assert moved.min(dim=0).values.tolist() == [top, left]
-        assert moved.max(dim=0).values.tolist() == [top + size - 1, left + size - 1]
+        top, left = start + stride * y, start + stride * x  # with padding a part of the field is outside of the image
+        bottom, right = (min(side, at + size) for side, at in zip(model.image_size, (top, left), strict=True))
+        assert moved.min(dim=0).values.tolist() == [max(0, top), max(0, left)]
+        assert moved.max(dim=0).values.tolist() == [bottom - 1, right - 1]
 
 
 def trace(name: str, **options: Any) -> None:

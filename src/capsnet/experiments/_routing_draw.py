@@ -5,7 +5,6 @@ with its coupling; its faint outline stays, so that a vote with a small coupling
 parent's pose; the circle is length 1, which squashing never reaches.
 """
 
-import io
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from capsnet._files import write_atomically
+from capsnet.drawing.animation import render, save_gif
 from capsnet.drawing.plots import COLOURS, MARKERS
 from capsnet.drawing.style import FAINT, INK, MUTED, figure, save, text
 from capsnet.routing import Routing, Trace, undecided
@@ -178,30 +177,15 @@ def draw_animation(
     tween: int = 4,
 ) -> Path:
     """A looping GIF of the iterations. ``steps`` are the routing's three lines: couple, sum, agree."""
-    from PIL import Image
-
     played = list(frames(history, tween))
     pictures = [draw_frame(scene, history, frame, title, note, steps) for frame in played]
-    # one palette for all frames, or colours would flicker; what is nearly white becomes white, as the page is
-    sheet = np.concatenate([np.asarray(pictures[k]) for k in (0, len(pictures) // 2, -1)])
-    palette = Image.fromarray(sheet).quantize(128, dither=Image.Dither.NONE)
-    values = np.array(palette.getpalette()).reshape(-1, 3)
-    values[values.min(axis=1) > 246] = 255
-    palette.putpalette(values.reshape(-1).tolist())
-    first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    out, times = io.BytesIO(), [frame.milliseconds for frame in played]
-    first.save(out, format="GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=False)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return write_atomically(Path(path), out.getvalue())
+    return save_gif(path, pictures, [frame.milliseconds for frame in played])
 
 
 def draw_frame(
     scene: Scene, history: Sequence[Moment], frame: Frame, title: str, note: str, steps: Sequence[str]
 ) -> "Image":
     """A page of the animation: parents above; couplings, entropy and the procedure below."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
     J, side, head = len(scene.parents), 2.85, 0.86
     tall = HEAD * side
     wide, high = J * (side + 0.12) + 0.28, head + tall + 2.05
@@ -225,7 +209,4 @@ def draw_frame(
     text(ax, len(seen) - 0.93, seen[-1] + 0.06, f"{seen[-1]:.2f}", 10.5, ha="left", va="bottom")
     for n, (x, step) in enumerate(zip((0, 0.335, 0.715), steps, strict=True)):
         text(page.ax, 0.2 + x * wide, high - 0.2, step, 10.5, INK if n == frame.step else "#A8A8A8")
-    page.fig.set_dpi(100)
-    canvas = FigureCanvasAgg(page.fig)
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    return render(page.fig)

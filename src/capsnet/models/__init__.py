@@ -1,14 +1,18 @@
 """Whole networks, and the registry of their names."""
 
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
+from capsnet.models.akorn import AKOrN
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
 from capsnet.models.capsnet import CapsNet
 from capsnet.models.cnn import CNN
+from capsnet.models.complex_cnn import ComplexCNN
 from capsnet.models.efficient import EfficientCapsNet
 from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
 from capsnet.models.matrix import MatrixCapsNet
+from capsnet.models.pathnet import PathNet
 from capsnet.models.rerouting import replacements, reroute
+from capsnet.models.residual import ResidualCapsNet, ResidualCNN
 from capsnet.models.text import TextCapsNet, TextCNN, TextModel
 
 register("capsnet", CapsNet, "the paper's network: conv 9x9x256, 1152 primary capsules, dynamic routing, decoder")
@@ -50,6 +54,16 @@ register(
     init="he",
 )
 register(
+    "residual-capsnet",
+    ResidualCapsNet,
+    "capsules on a residual stem, self-attention routing, decoder: the most accurate per minute of CPU",
+)
+register(
+    "residual-cnn",
+    ResidualCNN,
+    "the stem of residual-capsnet with linear layers instead of capsules, as many parameters",
+)
+register(
     "capsnet-image", ImageCapsNet, "capsules on a residual stem, convolutional decoder: for photos up to 224 x 224"
 )
 register("matrix-capsnet", MatrixCapsNet, "matrix capsules: 4x4 poses, convolutional capsules, EM routing, full width")
@@ -59,6 +73,18 @@ register(
     "matrix capsules with EM routing and 8 types of capsules per layer instead of 32: for a CPU",
     widths=(32, 8, 8, 8),
 )
+register("akorn-small", AKOrN, "layers of oscillators that settle under the image; their readouts tell the class")
+register("complex-cnn-small", ComplexCNN, "a small convolutional network of complex numbers")
+register(
+    "decoupled-cnn-small",
+    CNN,
+    "cnn-small with decoupled convolutions: how strong a patch is and how well it fits, each by its own function",
+    channels=(32, 64, 128),
+    widths=(328, 192),
+    pool=True,
+    length="tanh",
+)
+register("pathnet", PathNet, "layers of reusable modules, and a path through them for each task")
 register("text-capsnet", TextCapsNet, "for texts of any length: n-grams as capsules, routed by shared matrices")
 register(
     "text-cnn", TextCNN, "for texts of any length: n-grams, max-pooled over the text, and a linear layer, no capsules"
@@ -66,7 +92,9 @@ register(
 
 __all__ = [
     "CNN",
+    "AKOrN",
     "CapsNet",
+    "ComplexCNN",
     "EfficientCapsNet",
     "Ensemble",
     "ImageCapsNet",
@@ -75,7 +103,10 @@ __all__ = [
     "MatrixCapsNet",
     "Model",
     "Output",
+    "PathNet",
     "ReceptiveField",
+    "ResidualCNN",
+    "ResidualCapsNet",
     "TextCNN",
     "TextCapsNet",
     "TextModel",

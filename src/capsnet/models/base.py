@@ -38,12 +38,13 @@ class ReceptiveField(NamedTuple):
     start: int = 0
 
     @classmethod
-    def of_windows(cls, *windows: tuple[int, int]) -> "ReceptiveField":
-        """That of square unpadded windows (size, stride) on top of each other, from the image upwards."""
-        size = stride = 1
-        for window, step in windows:
+    def of_windows(cls, *windows: tuple[int, int] | tuple[int, int, int]) -> "ReceptiveField":
+        """That of square windows (size, stride) or (size, stride, padding) on top of each other, from the image up."""
+        size, stride, start = 1, 1, 0
+        for window, step, *padding in windows:
+            start -= stride * sum(padding)
             size, stride = size + (window - 1) * stride, stride * step
-        return cls(size, stride)
+        return cls(size, stride, start)
 
 
 class Margins(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
+from capsnet.layers.decoupled import Angle, DecoupledConv2d, Length
 from capsnet.models._scoring import ScoringModel
 from capsnet.models.base import Count
 
@@ -17,6 +18,8 @@ class CNN(ScoringModel):
     parameters. ``pool`` adds 2x2 max-pooling after each convolution, as in the paper's MultiMNIST baseline.
     ``multi_label``: independent classes (sigmoid) instead of exclusive ones (softmax). ``init``: the initial weights,
     PyTorch's, or He et al.'s for ReLU, without which the large baseline learns nothing in its first hundred steps.
+
+    ``length`` and ``angle`` make the convolutions decoupled: h and g of ``layers.DecoupledConv2d``.
 
     ``strides``, ``batch_norm`` (after each ReLU) and ``padded=False`` make the stem of an Efficient-CapsNet.
     """
@@ -36,6 +39,8 @@ class CNN(ScoringModel):
         strides: tuple[Count, ...] | None = None,
         batch_norm: bool = False,
         padded: bool = True,
+        length: Length | None = None,
+        angle: Angle = "cosine",
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         if len(channels) != len(kernel_sizes):
@@ -47,11 +52,19 @@ class CNN(ScoringModel):
             raise ValueError(
                 f"convolutions that keep the size of their map have stride 1, got {strides}: set padded=False"
             )
+        if length is not None and padded and not all(kernel % 2 for kernel in kernel_sizes):
+            raise ValueError(
+                f"decoupled convolutions that keep the size of their map have odd kernels, got {kernel_sizes}"
+            )
         self.multi_label = multi_label
         height, width = self.image_size
         blocks: list[nn.Module] = []
         for (i, o), kernel, stride in zip(pairwise((in_channels, *channels)), kernel_sizes, strides, strict=True):
-            blocks += [nn.Conv2d(i, o, kernel, stride, padding="same" if padded else 0), nn.ReLU()]
+            if length is None:
+                blocks += [nn.Conv2d(i, o, kernel, stride, padding="same" if padded else 0), nn.ReLU()]
+            else:
+                padding = kernel // 2 if padded else 0
+                blocks += [DecoupledConv2d(i, o, kernel, stride, padding, length, angle), nn.ReLU()]
             if not padded:
                 height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if batch_norm:

@@ -2,14 +2,17 @@
 
 from capsnet.routing._registry import describe, get, list_forms, list_routings, option_names, register
 from capsnet.routing.attention import Attention
-from capsnet.routing.base import Edges, Formula, Routed, Routing, SquashingRouting, Trace, couple, undecided
+from capsnet.routing.base import Edges, Formula, Phases, Routed, Routing, SquashingRouting, Trace, couple, undecided
 from capsnet.routing.dynamic import Dynamic
 from capsnet.routing.em import EM
+from capsnet.routing.inverted_attention import InvertedAttention
 from capsnet.routing.kmeans import KMeans
+from capsnet.routing.kuramoto import Kuramoto
 from capsnet.routing.self_attention import SelfAttention
 from capsnet.routing.uniform import Uniform
+from capsnet.routing.variational import VariationalBayes
 
-for _routing in (Attention, Dynamic, EM, KMeans, SelfAttention, Uniform):
+for _routing in (Attention, Dynamic, EM, InvertedAttention, KMeans, Kuramoto, SelfAttention, Uniform, VariationalBayes):
     register(_routing)
 
 __all__ = [
@@ -18,13 +21,17 @@ __all__ = [
     "Dynamic",
     "Edges",
     "Formula",
+    "InvertedAttention",
     "KMeans",
+    "Kuramoto",
+    "Phases",
     "Routed",
     "Routing",
     "SelfAttention",
     "SquashingRouting",
     "Trace",
     "Uniform",
+    "VariationalBayes",
     "couple",
     "describe",
     "get",

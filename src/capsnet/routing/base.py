@@ -42,13 +42,20 @@ class Edges(NamedTuple):
     children: int
 
 
+class Phases(NamedTuple):
+    """Unit vectors of N components, of ``children`` (R, B, I, N) and ``parents`` (R, B, J, N) or (R, B, P, J, N)."""
+
+    children: Tensor
+    parents: Tensor
+
+
 class Trace(NamedTuple):
     """What happened in each of the R iterations.
 
     ``couplings`` and ``logits`` are (R, B, I, J), ``poses`` (R, B, J, D), ``activations`` (R, B, J) and ``votes``
     (B, I, J, D); in the convolutional form (R, B, P, K, J), (R, B, P, J, D), (R, B, P, J) and (B, P, K, J, D). A
     routing returns all but the votes, which the base class adds. ``grid`` = (H, W, types) is how the children lie in
-    the image, or None.
+    the image, or None. ``phases`` are those of a routing by synchronisation.
     """
 
     couplings: Tensor
@@ -57,6 +64,7 @@ class Trace(NamedTuple):
     activations: Tensor
     votes: Tensor = _UNSET
     grid: tuple[int, int, int] | None = None
+    phases: Phases | None = None
 
 
 class Routed(NamedTuple):

@@ -1,0 +1,111 @@
+"""Oscillators as unit vectors with n components: the circle for n = 2, a sphere for n > 2.
+
+The Kuramoto model in n dimensions (Miyato et al., *Artificial Kuramoto Oscillatory Neurons*, ICLR 2025):
+
+    dx_i/dt = Omega_i x_i + tangent_{x_i}(y_i),    y_i = sum_j J_ij x_j + c_i
+
+Each oscillator is pulled towards y_i, the sum of the others and of a stimulus c_i, along the sphere. For n = 2 this is
+Kuramoto's model: the tangent part of x_j is sin(theta_j - theta_i).
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def unit(x: Tensor, dim: int = -1) -> Tensor:
+    """Vectors scaled to length 1; zero, with a finite gradient, where they are zero.
+
+    The squared sum is many times faster than ``torch.linalg.vector_norm`` over a short axis.
+    """
+    square = x.square().sum(dim=dim, keepdim=True)
+    tiny = torch.finfo(x.dtype).tiny
+    return x * torch.where(square > tiny, square, 1).rsqrt()
+
+
+def tangent(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
+    """The part of y that is orthogonal to the unit vectors x: how y moves x along the sphere. Zero vectors x stay."""
+    return y - (x * y).sum(dim=dim, keepdim=True) * x
+
+
+def rotate(x: Tensor, rates: Tensor) -> Tensor:
+    """The velocity Omega x of vectors that rotate by themselves: their natural frequencies.
+
+    Omega is antisymmetric; ``rates`` (..., n (n - 1) / 2) are its entries above the diagonal, row by row. For n = 2
+    it is one number, the frequency: positive is counter-clockwise.
+
+    Shapes: x (..., n), rates broadcast with it -> (..., n).
+    """
+    n = x.shape[-1]
+    if rates.shape[-1] != n * (n - 1) // 2:
+        raise ValueError(f"oscillators with {n} components have {n * (n - 1) // 2} rates, got {rates.shape[-1]}")
+    row, column = torch.triu_indices(n, n, 1, device=x.device)
+    result = torch.zeros_like(x + rates[..., :1])
+    result = result.index_add(-1, row, -rates * x[..., column])
+    return result.index_add(-1, column, rates * x[..., row])
+
+
+def step(x: Tensor, force: Tensor, gamma: float = 1.0, rates: Tensor | None = None) -> Tensor:
+    """One step of size ``gamma``: unit(x + gamma (Omega x + tangent_x(force))). Shapes: (..., n) -> (..., n)."""
+    if not 0 < gamma < math.inf:
+        raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
+    velocity = tangent(x, force)
+    if rates is not None:
+        velocity = velocity + rotate(x, rates)
+    return unit(x + gamma * velocity)
+
+
+def energy(x: Tensor, coupled: Tensor, stimulus: Tensor | None = None) -> Tensor:
+    """-1/2 sum_i x_i . (J x)_i - sum_i x_i . c_i, for ``coupled`` = J x and ``stimulus`` = c.
+
+    Steps without natural frequencies never raise it if J is symmetric and gamma (|J| + max |c_i|) is less than 1.
+
+    Shapes: (..., N, n) -> (...).
+    """
+    total = -0.5 * (x * coupled).sum(dim=(-2, -1))
+    return total if stimulus is None else total - (x * stimulus).sum(dim=(-2, -1))
+
+
+def order_parameter(x: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The length of the mean of N oscillators: 1 if all point in one direction, about 1 / sqrt(N) if at random.
+
+    Shapes: x (..., N, n), weights (..., N) -> (...).
+    """
+    if weights is None:
+        mean = x.mean(dim=-2)
+    else:
+        total = weights.sum(dim=-1, keepdim=True)
+        mean = (x * weights.unsqueeze(-1)).sum(dim=-2) / torch.where(total > 0, total, 1)
+    return mean.square().sum(dim=-1).sqrt()
+
+
+def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """``count`` unit vectors as far apart as possible: every inner product of two is -1 / (count - 1).
+
+    They need ``count`` - 1 dimensions; the default is at least 3, where vectors can pass around each other.
+
+    Shapes: -> (count, dim).
+    """
+    dim = max(3, count - 1) if dim is None else dim
+    if count < 1 or dim < max(1, count - 1):
+        raise ValueError(f"{count} corners of a simplex need at least {max(1, count - 1)} dimensions, got {dim}")
+    corners = torch.zeros(count, dim, dtype=torch.float64)
+    for k in range(count):
+        # every corner has the same inner product with all earlier ones; the rest of its length is a new direction
+        for j in range(min(k, dim)):
+            rest = (corners[k, :j] * corners[j, :j]).sum()
+            corners[k, j] = (-1 / (count - 1) - rest) / corners[j, j]
+        if k < dim:
+            corners[k, k] = (1 - corners[k, :k].square().sum()).clamp_min(0).sqrt()
+    return corners.to(dtype)
+
+
+def random_phases(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Unit vectors in directions at random, the same for the same seed and shape. Shapes: -> (..., n).
+
+    Drawn by numpy, so that exporters see a constant.
+    """
+    drawn = np.random.default_rng(seed).standard_normal(shape)
+    return torch.from_numpy(drawn / np.sqrt(np.square(drawn).sum(axis=-1, keepdims=True))).to(dtype)

@@ -1,0 +1,145 @@
+"""Routing by synchronisation: children and parents are oscillators; a child goes to the parents it is in phase with.
+
+Parents start at the corners phi_j of a simplex, as far apart as possible, children silent (theta_i = 0):
+
+    r times:  c_ij = softmax over j of beta theta_i . phi_j        coupled with the parents in phase
+              v_j  = squash(sum_i c_ij u_hat_j|i)
+              a_ij = u_hat_j|i . v_j,   k_ij = gain a_ij / sum_k |a_ik|    agreement is the strength of the pull
+              theta_i <- unit(theta_i + gamma tangent(sum_j k_ij phi_j))
+              phi_j   <- unit(phi_j + gamma tangent(mean_i k_ij theta_i - repel sum_{k != j} phi_k))
+
+In dynamic routing couplings hardly decide where agreements are small, because a softmax of small numbers is flat. Here
+only the *ratios* of a child's agreements matter, and ``beta`` alone sets how far couplings decide. Pulls of at most 1
+also keep the steps stable: an oscillator that is pulled further than its target overshoots. The mean over children is
+weighted by their presences.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from capsnet.functional import get_squash
+from capsnet.oscillators import simplex, tangent, unit
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Phases,
+    Routed,
+    SquashingRouting,
+    agree,
+    check_count,
+    couple,
+    gather,
+    per_edge,
+    stack_trace,
+    weigh,
+)
+
+NOISE = 100  # rounding errors: a smaller pull on a silent child is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kuramoto(SquashingRouting):
+    """Children synchronise with the parents about which they agree. Deterministic, without learned tensors by default.
+
+    Args:
+        iterations: at least 1. With 1 the couplings are equal.
+        beta: how far couplings decide; 0 leaves them equal. A child in phase with one of J parents gives it
+            1 / (1 + (J - 1) exp(-beta J / (J - 1))): 0.86 with the default and ten parents.
+        learn_beta: add a learned number, at first 0, to ``beta``.
+        gain: the sum of all pulls on a child.
+        gamma: the size of a step.
+        repel: how strongly parents push each other apart.
+        squash: see ``functional.get_squash``.
+
+    Shapes: votes (B, I, J, D) -> pose (B, J, D), act (B, J). Convolutional: a child has one phase, which the parents at
+    all positions that see it pull. Learned: ``beta`` (1,) with ``learn_beta``.
+    """
+
+    name: ClassVar[str] = "kuramoto"
+    sentence: ClassVar[str] = "Each child sends its vote to the parents that it is in phase with."
+    iterations: int = 3
+    beta: float = 4.0
+    learn_beta: bool = False
+    gain: float = 1.0
+    gamma: float = 1.0
+    repel: float = 1.0
+    squash: str = "paper"
+
+    def __post_init__(self) -> None:
+        check_count("iterations", self.iterations)
+        for what, least in (("beta", True), ("repel", True), ("gain", False), ("gamma", False)):
+            value = getattr(self, what)
+            if not (0 < value < math.inf or (least and value == 0)):
+                raise ValueError(f"{what} must be {'at least 0' if least else 'positive'} and finite, got {value!r}")
+        super().__post_init__()
+
+    @property
+    def formula(self) -> Formula:
+        return Formula("c_ij = softmax_j(β θ_i · φ_j)", get_squash(self.squash).formula)
+
+    def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
+        return {"beta": (1,)} if self.learn_beta else {}
+
+    def route(
+        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
+    ) -> Routed:
+        squash = get_squash(self.squash)
+        *outer, J, _ = votes.shape  # (B, I), or (B, P, K)
+        B, I = outer[0], outer[1] if edges is None else edges.children
+        corners = simplex(J, dtype=votes.dtype).to(votes.device)
+        parents = corners.expand(*outer[:-1], *corners.shape)  # (B, J, N), or (B, P, J, N)
+        children = votes.new_zeros(B, I, corners.shape[1])
+        beta = self.beta + params["beta"] if "beta" in params else self.beta
+        presence = votes.new_ones(outer) if weights is None else per_edge(weights, edges).to(votes.dtype)
+        pose = act = votes.new_zeros(())
+        history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        phases: list[tuple[Tensor, Tensor]] = []
+        for iteration in range(self.iterations):
+            logits = beta * (_per_edge(children, edges) @ parents.mT)  # (B, I, J)
+            coupling = couple(logits, edges)
+            pose, act = squash(gather(weigh(coupling, weights, edges), votes))
+            if trace:
+                history.append((coupling, logits, pose, act))
+                phases.append((children, parents))
+            if iteration < self.iterations - 1:
+                children, parents = self.turn(children, parents, agree(votes, pose), presence, edges)
+        if not trace:
+            return Routed(pose, act)
+        of_children, of_parents = (torch.stack(column) for column in zip(*phases, strict=True))
+        return Routed(pose, act, stack_trace(history)._replace(phases=Phases(of_children, of_parents)))
+
+    def turn(
+        self, children: Tensor, parents: Tensor, agreement: Tensor, presence: Tensor, edges: Edges | None
+    ) -> tuple[Tensor, Tensor]:
+        """The next phases of both."""
+        seen = _per_edge(children, edges)  # (B, I, N)
+        size = _per_child(agreement.abs().sum(dim=-1, keepdim=True), children, edges)  # (B, I, 1)
+        pull = self.gain * agreement / _per_edge(torch.where(size > 0, size, 1), edges)  # (B, I, J)
+        total = presence.sum(dim=-1, keepdim=True).unsqueeze(-1)
+        mean = (pull * presence.unsqueeze(-1)).mT @ seen / torch.where(total > 0, total, 1)  # (B, J, N)
+        apart = parents.sum(dim=-2, keepdim=True) - parents
+        towards = _per_child(pull @ parents, children, edges)
+        # equal pulls of all parents cancel up to rounding errors, which ``unit`` would make a phase of
+        heard = towards.square().sum(dim=-1, keepdim=True) > (NOISE * self.gain * torch.finfo(pull.dtype).eps) ** 2
+        towards = torch.where(heard, towards, torch.zeros_like(towards))
+        return (
+            unit(children + self.gamma * tangent(children, towards)),
+            unit(parents + self.gamma * tangent(parents, mean - self.repel * apart)),
+        )
+
+
+def _per_edge(children: Tensor, edges: Edges | None) -> Tensor:
+    """Phases of children (B, I, N); with edges, for each edge (B, P, K, N)."""
+    return children if edges is None else children[:, edges.index]
+
+
+def _per_child(values: Tensor, children: Tensor, edges: Edges | None) -> Tensor:
+    """Values of edges (B, P, K, n), summed for each child: (B, I, n). Without edges they are those of children."""
+    if edges is None:
+        return values
+    B, _, _, n = values.shape
+    return values.new_zeros(B, children.shape[1], n).index_add(1, edges.index.flatten(), values.reshape(B, -1, n))

@@ -1,0 +1,254 @@
+"""Complex, decoupled, rotating and oscillating layers against their equations."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from capsnet.layers.complex import ComplexBatchNorm2d, ComplexConv2d, ComplexLinear, CReLU, ModReLU, ZReLU, magnitude
+from capsnet.layers.decoupled import ANGLES, LENGTHS, DecoupledConv2d
+from capsnet.layers.oscillating import KuramotoLayer, Readout
+from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear, add_rotation, lengths
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def to_complex(x: Tensor) -> Tensor:
+    real, imaginary = x.chunk(2, dim=1)
+    return torch.complex(real, imaginary)
+
+
+def test_complex_convolution_equals_torch_complex_convolution() -> None:
+    layer = ComplexConv2d(3, 4, 3, stride=2, padding=1, dtype=torch.float64)
+    nn.init.normal_(layer.bias)  # type: ignore[arg-type]
+    x = normal(0, 2, 6, 7, 8)
+    weight = torch.complex(layer.real, layer.imaginary)
+    assert layer.bias is not None
+    bias = to_complex(layer.bias[None])[0]
+    expected = nn.functional.conv2d(to_complex(x), weight, bias, 2, 1)
+    torch.testing.assert_close(to_complex(layer(x)), expected)
+
+
+def test_complex_linear_equals_torch_complex_linear() -> None:
+    layer = ComplexLinear(5, 3, dtype=torch.float64)
+    x = normal(0, 4, 10)
+    expected = to_complex(x) @ torch.complex(layer.real, layer.imaginary).T
+    torch.testing.assert_close(to_complex(layer(x)), expected)
+
+
+def test_complex_weights_have_the_variance_of_he() -> None:
+    torch.manual_seed(0)
+    layer = ComplexConv2d(32, 64, 3)
+    square = (layer.real.square() + layer.imaginary.square()).mean().item()
+    assert square == pytest.approx(2 / (32 * 9), rel=0.03)
+    assert abs(layer.real.mean().item()) < 1e-3
+
+
+def test_complex_batch_norm_whitens() -> None:
+    layer = ComplexBatchNorm2d(3, dtype=torch.float64)
+    mix = normal(1, 6, 6)
+    x = torch.einsum("oc,bchw->bohw", mix, normal(0, 16, 6, 9, 9)) + 3
+    z = to_complex(layer(x)).movedim(1, 0).flatten(1)  # (C, N)
+    assert z.mean(dim=1).abs().max() < 1e-9
+    torch.testing.assert_close(z.abs().square().mean(dim=1), torch.ones(3, dtype=torch.float64), rtol=1e-4, atol=0)
+    assert (z * z).mean(dim=1).abs().max() < 1e-4, "no direction of the plane is preferred"
+
+
+def test_complex_batch_norm_evaluates_with_running_statistics() -> None:
+    layer = ComplexBatchNorm2d(2, momentum=1.0, dtype=torch.float64)
+    x = 2 * normal(0, 8, 4, 5, 5) + 1
+    trained = layer(x)
+    torch.testing.assert_close(layer.eval()(x), trained)
+    torch.testing.assert_close(layer(x[:1]), trained[:1])
+
+
+def test_activations_follow_their_definitions() -> None:
+    x = normal(0, 3, 4, 5)
+    z = to_complex(x)
+    relu = ModReLU(2, dtype=torch.float64)
+    nn.init.constant_(relu.bias, -0.5)
+    torch.testing.assert_close(to_complex(relu(x)), torch.relu(z.abs() - 0.5) * torch.exp(1j * z.angle()))
+    torch.testing.assert_close(to_complex(ZReLU()(x)), torch.where((z.real > 0) & (z.imag > 0), z, 0))
+    torch.testing.assert_close(CReLU()(x), x.relu())
+    torch.testing.assert_close(magnitude(x), z.abs())
+
+
+@pytest.mark.parametrize("function", [magnitude, ModReLU(2), ZReLU(), CReLU()])
+def test_gradients_at_zero_are_finite(function: object) -> None:
+    x = torch.zeros(2, 4, requires_grad=True)
+    assert callable(function)
+    function(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+def test_linear_cosine_is_a_convolution_with_unit_filters() -> None:
+    layer = DecoupledConv2d(3, 5, 3, 2, 1, h="linear", g="cosine", dtype=torch.float64)
+    x = normal(0, 2, 3, 9, 9)
+    filters = layer.weight / layer.weight.flatten(1).norm(dim=1)[:, None, None, None]
+    expected = nn.functional.conv2d(x, filters, None, 2, 1)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("h", LENGTHS)
+@pytest.mark.parametrize("g", ANGLES)
+def test_decoupled_convolution_equals_loop_over_patches(h: str, g: str) -> None:
+    layer = DecoupledConv2d(2, 3, 3, padding=0, h=h, g=g, dtype=torch.float64).eval()  # type: ignore[arg-type]
+    nn.init.constant_(layer.mean_length, 2.5)
+    nn.init.uniform_(layer.radius, 0.5, 1.5)
+    x = normal(0, 1, 2, 5, 4)
+    layer.requires_grad_(False)
+    result = layer(x)
+    for o in range(3):
+        w = layer.weight[o].flatten() / layer.weight[o].norm()
+        rho = float((layer.radius[o] ** 2 + 1e-4) * 2.5)
+        for y in range(3):
+            for at in range(2):
+                patch = x[0, :, y : y + 3, at : at + 3].flatten()
+                size = float(patch.norm())
+                cosine = float(w @ patch) / size
+                strength = {
+                    "sphere": 1.0,
+                    "ball": min(size, rho) / rho,
+                    "tanh": math.tanh(size / rho),
+                    "linear": size,
+                    "segmented": size if size < rho else rho + 0.5 * (size - rho),
+                    "logarithmic": math.log(1 + size),
+                }[h]
+                angle = {
+                    "cosine": cosine,
+                    "linear": 1 - 2 / math.pi * math.acos(cosine),
+                    "squared": math.copysign(cosine**2, cosine),
+                }[g]
+                assert float(result[0, o, y, at]) == pytest.approx(strength * angle, abs=1e-6)
+
+
+def test_bounded_lengths_bound_the_output() -> None:
+    for h in ("sphere", "ball", "tanh"):
+        layer = DecoupledConv2d(2, 3, 3, h=h, dtype=torch.float64).eval()
+        assert layer(1e3 * normal(0, 1, 2, 5, 5)).abs().max() <= 1 + 1e-9
+
+
+def rotation(n: int) -> Tensor:
+    q, r = torch.linalg.qr(normal(7, n, n))
+    return q * r.diagonal().sign()
+
+
+def test_rotating_layer_equals_its_equations() -> None:
+    torch.manual_seed(0)
+    layer = RotatingConv2d(2, 3, 3, padding=1, n=4, dtype=torch.float64).eval()
+    z = normal(0, 2, 4, 2, 6, 6)
+    psi = torch.stack([layer.layer(z[:, k]) for k in range(4)], dim=1)
+    chi = layer.layer(z.norm(dim=1))
+    strength = torch.relu(layer.norm(0.5 * psi.norm(dim=1) + 0.5 * chi))
+    direction = psi + layer.bias
+    expected = direction / direction.norm(dim=1, keepdim=True) * strength[:, None]
+    torch.testing.assert_close(layer(z), expected)
+    torch.testing.assert_close(lengths(layer(z)), strength)
+
+
+def test_rotating_layer_without_bias_commutes_with_rotations() -> None:
+    layer = RotatingConv2d(2, 3, 3, n=4, dtype=torch.float64).eval()
+    nn.init.zeros_(layer.bias)
+    z, turn = normal(0, 2, 4, 2, 6, 6), rotation(4)
+    turned = torch.einsum("mn,bnchw->bmchw", turn, z)
+    torch.testing.assert_close(layer(turned), torch.einsum("mn,bnchw->bmchw", turn, layer(z)))
+
+
+def test_rotating_layers_have_the_shapes_of_plain_ones() -> None:
+    z = add_rotation(torch.rand(2, 3, 8, 8), 5)
+    assert (z[:, 1:] == 0).all()
+    small = RotatingConv2d(3, 4, 3, 2, 1, n=5)(z)
+    assert small.shape == (2, 5, 4, 4, 4)
+    assert RotatingConvTranspose2d(4, 3, 3, 2, 1, 1, n=5)(small).shape == (2, 5, 3, 8, 8)
+    assert RotatingLinear(64, 7, n=5)(small.flatten(2)).shape == (2, 5, 7)
+
+
+@pytest.mark.parametrize("coupling", ["conv", "attention"])
+def test_oscillators_stay_on_the_sphere_and_repeat_in_evaluation(coupling: str) -> None:
+    torch.manual_seed(0)
+    layer = KuramotoLayer(3, 4, coupling=coupling, heads=2, frequencies=True).eval()  # type: ignore[arg-type]
+    c = torch.randn(2, 3, 4, 5, 6)
+    first, second = layer(c, trace=True), layer(c)
+    assert first.steps is not None
+    assert first.steps.shape == (8, 2, 3, 4, 5, 6)
+    assert (first.steps.norm(dim=3) - 1).abs().max() < 1e-6
+    assert torch.equal(first.x, second.x)
+    assert not torch.equal(layer.train()(c).x, layer(c).x), "random starts in training"
+
+
+def test_energy_falls_with_symmetric_coupling() -> None:
+    torch.manual_seed(0)
+    layer = KuramotoLayer(3, 3, symmetric=True, steps=60, gamma=0.2, dtype=torch.float64).eval()
+    assert layer.conv is not None
+    with torch.no_grad():
+        eye = torch.eye(3 * 3 * 5 * 5, dtype=torch.float64).reshape(-1, 3, 3, 5, 5)
+        matrix = layer.couple(eye).flatten(1)
+        torch.testing.assert_close(matrix, matrix.T, msg="the coupling is symmetric")
+        layer.conv.weight *= 0.9 / torch.linalg.matrix_norm(matrix, 2)
+    energy = layer(normal(0, 2, 3, 3, 5, 5), trace=True).energy
+    assert energy is not None
+    assert (energy[1:] <= energy[:-1] + 1e-9).all()
+    assert (energy[-1] < energy[0]).all()
+
+
+def test_layer_equals_loop_over_oscillators() -> None:
+    """One step, with the coupling as an explicit matrix."""
+    torch.manual_seed(0)
+    layer = KuramotoLayer(2, 3, frequencies=True, steps=1, gamma=0.7, dtype=torch.float64).eval()
+    C, n, H, W = 2, 3, 4, 4
+    c, x = normal(0, 1, C, n, H, W), layer.start(normal(0, 1, C, n, H, W))
+    assert layer.conv is not None
+    assert layer.conv.bias is not None
+    assert layer.rates is not None
+    basis = torch.eye(C * n * H * W, dtype=torch.float64).reshape(-1, C, n, H, W)
+    with torch.no_grad():
+        offset = layer.couple(torch.zeros(1, C, n, H, W, dtype=torch.float64))[0]
+        matrix = (layer.couple(basis) - offset).flatten(1).T
+        stimulus = layer.norm(c.flatten(1, 2)).reshape(C, n, H, W)
+        y = (matrix @ x.flatten()).reshape(C, n, H, W) + offset + stimulus
+        result = layer(c).x[0]
+        for k in range(C):
+            a, b, d = layer.rates[k].tolist()
+            omega = torch.tensor([[0, -a, -b], [a, 0, -d], [b, d, 0]], dtype=torch.float64)
+            for h in range(H):
+                for w in range(W):
+                    here, pull = x[0, k, :, h, w], y[k, :, h, w]
+                    moved = here + 0.7 * (omega @ here + pull - (pull @ here) * here)
+                    torch.testing.assert_close(result[k, :, h, w], moved / moved.norm())
+
+
+def test_readout_does_not_depend_on_the_common_phase() -> None:
+    readout = Readout(3, 5, 4).double()
+    assert readout(normal(0, 2, 3, 4, 6, 6)).shape == (2, 5, 6, 6)
+    weight = torch.einsum("oi,mn->omin", normal(1, 5, 3), torch.eye(4, dtype=torch.float64)).reshape(20, 12, 1, 1)
+    with torch.no_grad():
+        readout.conv.weight.copy_(weight)  # the same for all components
+    x, turn = normal(0, 2, 3, 4, 6, 6), rotation(4)
+    torch.testing.assert_close(readout(torch.einsum("mn,bcnhw->bcmhw", turn, x)), readout(x))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: DecoupledConv2d(1, 1, 3, h="round"), "function h of the length"),  # type: ignore[arg-type]
+        (lambda: DecoupledConv2d(1, 1, 3, g="sharp"), "function g of the angle"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, n=1), "at least 2 components"),
+        (lambda: KuramotoLayer(2, gamma=0), "gamma must be positive"),
+        (lambda: KuramotoLayer(2, steps=0), "steps must be at least 1"),
+        (lambda: KuramotoLayer(2, kernel_size=4), "kernel_size must be odd"),
+        (lambda: KuramotoLayer(2, coupling="all"), "coupling must be"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, coupling="attention", symmetric=True), "cannot be symmetric"),
+        (lambda: KuramotoLayer(3, n=3, coupling="attention", heads=2), "cannot divide"),
+        (lambda: RotatingLinear(2, 2, n=1), "at least 2 components"),
+        (lambda: add_rotation(torch.rand(1, 1, 2, 2), 1), "at least 2 components"),
+        (lambda: magnitude(torch.rand(2, 3)), "even number of channels"),
+    ],
+)
+def test_bad_arguments_are_refused(build: object, message: str) -> None:
+    assert callable(build)
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -1,0 +1,125 @@
+"""The Kuramoto model against its equation, term by term, and against Kuramoto's theory."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from capsnet.oscillators import (
+    Distribution,
+    critical_coupling,
+    locked_order,
+    lorentz,
+    normal,
+    phase_clusters,
+    phase_colours,
+    random_phases,
+    simulate,
+    unit,
+)
+
+
+def velocity(theta: list[float], omega: list[float], coupling: list[list[float]], lag: float) -> list[float]:
+    """The model, one pair at a time."""
+    return [
+        omega[i] + sum(coupling[i][j] * math.sin(theta[j] - theta[i] - lag) for j in range(len(theta)))
+        for i in range(len(theta))
+    ]
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.7])
+@pytest.mark.parametrize("mean_field", [True, False])
+def test_simulation_equals_pairwise_loop(lag: float, mean_field: bool) -> None:
+    N, K, dt = 7, 1.3, 0.01
+    generator = torch.Generator().manual_seed(0)
+    omega, start = (torch.randn(N, dtype=torch.float64, generator=generator) for _ in range(2))
+    matrix = torch.full((N, N), K / N, dtype=torch.float64)
+    if not mean_field:
+        matrix = torch.randn(N, N, dtype=torch.float64, generator=generator)
+    theta = start.tolist()
+    for _ in range(200):  # midpoint rule
+        k1 = velocity(theta, omega.tolist(), matrix.tolist(), lag)
+        half = [t + 0.5 * dt * k for t, k in zip(theta, k1, strict=True)]
+        k2 = velocity(half, omega.tolist(), matrix.tolist(), lag)
+        theta = [t + dt * k for t, k in zip(theta, k2, strict=True)]
+    result = simulate(omega, K if mean_field else matrix, time=2, dt=dt, lag=lag, start=start)
+    assert (result.phases[-1] - torch.tensor(theta, dtype=torch.float64)).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("frequencies", [lorentz(), normal()], ids=lambda d: d.name)
+def test_order_is_that_of_the_theory_above_the_critical_coupling(frequencies: Distribution) -> None:
+    ratios = torch.tensor([1.1, 1.25, 1.5, 2.0], dtype=torch.float64)
+    couplings = ratios * critical_coupling(frequencies)
+    result = simulate(frequencies.frequencies(500), couplings, time=60, every=20)
+    order = result.order[-15:].mean(dim=0)
+    theory = torch.tensor([locked_order(float(K), frequencies) for K in couplings], dtype=torch.float64)
+    assert (order - theory).abs().max() < 0.02
+
+
+def test_order_of_lorentz_frequencies_has_a_closed_form() -> None:
+    frequencies = lorentz(0.5)
+    assert critical_coupling(frequencies) == pytest.approx(1.0)
+    assert locked_order(1.0, frequencies) == 0
+    for K in (1.05, 1.3, 4.0):
+        assert locked_order(K, frequencies) == pytest.approx(math.sqrt(1 - 1 / K), abs=1e-6)
+
+
+def test_order_stays_low_below_the_critical_coupling() -> None:
+    result = simulate(normal().frequencies(2000), 0.5 * critical_coupling(normal()), time=40, every=100)
+    assert result.order[-4:].max() < 0.1
+
+
+def test_several_couplings_at_once_equal_single_simulations() -> None:
+    omega = lorentz().frequencies(20)
+    together = simulate(omega, torch.tensor([1.0, 3.0]), time=3)
+    for k, K in enumerate((1.0, 3.0)):
+        torch.testing.assert_close(together.phases[:, k], simulate(omega, K, time=3).phases)
+
+
+def test_every_keeps_first_and_last() -> None:
+    result = simulate(torch.zeros(3), 1.0, time=1, dt=0.1, every=4)
+    torch.testing.assert_close(result.times, torch.tensor([0.0, 0.4, 0.8, 1.0], dtype=torch.float64))
+
+
+def groups(n: int) -> tuple[Tensor, Tensor]:
+    labels = torch.arange(60) % 3
+    centres = random_phases(3, n, seed=4, dtype=torch.float64)
+    noise = torch.randn(60, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return unit(centres[labels] + 0.05 * noise), labels
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_clusters_are_found_whatever_their_numbers(n: int) -> None:
+    x, labels = groups(n)
+    result = phase_clusters(x, 3)
+    pairs = set(zip(labels.tolist(), result.labels.tolist(), strict=True))
+    assert len(pairs) == 3
+    assert result.score > 0.98
+    assert torch.equal(phase_clusters(x, 3).labels, result.labels)
+
+
+def test_oscillators_of_weight_zero_move_no_centre() -> None:
+    x, _ = groups(3)
+    extra = torch.cat([x, -x[:5]])
+    weights = torch.cat([torch.ones(60), torch.zeros(5)])
+    torch.testing.assert_close(phase_clusters(extra, 3, weights=weights).score, phase_clusters(x, 3).score)
+
+
+def test_more_clusters_than_directions_are_accepted() -> None:
+    result = phase_clusters(torch.eye(2).repeat(3, 1), 4)
+    assert result.score == pytest.approx(1.0)
+
+
+def test_hue_is_the_angle() -> None:
+    third = 2 * math.pi / 3
+    x = torch.tensor([[math.cos(k * third), math.sin(k * third)] for k in range(3)])
+    torch.testing.assert_close(phase_colours(x), torch.eye(3, dtype=torch.float64), atol=1e-6, rtol=0)
+
+
+def test_colours_of_a_map_are_its_pixels_darkened_by_weights() -> None:
+    x, weights = random_phases(5, 6, 4, seed=0), torch.rand(5, 6)
+    colours = phase_colours(x, weights)
+    assert colours.shape == (5, 6, 3)
+    assert ((colours >= 0) & (colours <= 1)).all()
+    assert (colours <= weights[..., None].double() + 1e-9).all()

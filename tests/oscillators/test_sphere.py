@@ -1,0 +1,148 @@
+"""Oscillators on the sphere: unit vectors, steps, energy, order."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from capsnet import oscillators
+from capsnet.oscillators import energy, order_parameter, random_phases, rotate, simplex, step, tangent, unit
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def rotation(n: int, seed: int = 0) -> Tensor:
+    q, r = torch.linalg.qr(normal(seed, n, n))
+    return q * r.diagonal().sign()
+
+
+def symmetric(count: int, norm: float, seed: int = 3) -> Tensor:
+    matrix = normal(seed, count, count)
+    matrix = matrix + matrix.T
+    return norm * matrix / torch.linalg.matrix_norm(matrix, 2)
+
+
+def test_unit_vectors_have_length_one_and_zero_stays_zero() -> None:
+    x = torch.cat([normal(0, 50, 4), 1e-9 * normal(1, 5, 4), 1e9 * normal(2, 5, 4)]).float()
+    assert (unit(x).double().norm(dim=-1) - 1).abs().max() < 1e-6
+    zero = torch.zeros(3, 4, requires_grad=True)
+    unit(zero).sum().backward()
+    assert (unit(zero) == 0).all()
+    assert zero.grad is not None
+    assert zero.grad.isfinite().all()
+
+
+def test_unit_has_the_derivative_of_its_definition() -> None:
+    x = normal(0, 5, 3).requires_grad_()
+    assert torch.autograd.gradcheck(unit, x)
+
+
+def test_tangent_is_orthogonal_to_its_point() -> None:
+    x, y = unit(normal(0, 20, 5)), normal(1, 20, 5)
+    assert (tangent(x, y) * x).sum(-1).abs().max() < 1e-12
+    torch.testing.assert_close(tangent(x, tangent(x, y)), tangent(x, y))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7])
+def test_rotation_velocity_is_that_of_an_antisymmetric_matrix(n: int) -> None:
+    x, rates = normal(0, 6, n), normal(1, n * (n - 1) // 2)
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    number = 0
+    for i in range(n):
+        for j in range(i + 1, n):
+            matrix[i, j], matrix[j, i] = -rates[number], rates[number]
+            number += 1
+    torch.testing.assert_close(rotate(x, rates), x @ matrix.T)
+    assert (rotate(x, rates) * x).sum(-1).abs().max() < 1e-12
+
+
+def test_positive_rate_turns_counter_clockwise() -> None:
+    assert rotate(torch.tensor([1.0, 0.0]), torch.tensor([2.0])).tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_energy_never_rises_for_symmetric_coupling(n: int) -> None:
+    matrix, stimulus = symmetric(30, 0.9), 0.1 * normal(5, 30, n)
+    x = random_phases(30, n, seed=1, dtype=torch.float64)
+    before = energy(x, matrix @ x, stimulus)
+    for _ in range(100):
+        x = step(x, matrix @ x + stimulus)
+        after = energy(x, matrix @ x, stimulus)
+        assert after <= before + 1e-12
+        before = after
+    assert (x.norm(dim=-1) - 1).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_steps_commute_with_a_global_rotation(n: int) -> None:
+    matrix, turn = normal(0, 12, 12), rotation(n)
+    x = random_phases(12, n, seed=1, dtype=torch.float64)
+    turned = x @ turn.T
+    for _ in range(10):
+        x, turned = step(x, matrix @ x, 0.3), step(turned, matrix @ turned, 0.3)
+    assert (turned - x @ turn.T).abs().max() < 1e-12
+
+
+def test_order_is_one_for_equal_and_zero_for_opposite_phases() -> None:
+    x = torch.tensor([[1.0, 0], [-1.0, 0], [1.0, 0], [-1.0, 0]])
+    assert order_parameter(x) == 0
+    assert order_parameter(x.abs()) == 1
+    assert order_parameter(x, torch.tensor([1.0, 0, 2, 0])) == 1
+    assert order_parameter(x, torch.zeros(4)) == 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 40])
+def test_simplex_corners_are_equally_far_apart(count: int) -> None:
+    corners = simplex(count, dtype=torch.float64)
+    products = corners @ corners.T
+    expected = torch.full_like(products, -1 / (count - 1)).fill_diagonal_(1)
+    torch.testing.assert_close(products, expected, atol=1e-12, rtol=0)
+    assert corners.shape[1] >= 3
+
+
+def test_simplex_of_one_corner_is_a_unit_vector() -> None:
+    assert simplex(1).norm() == 1
+
+
+def test_random_phases_repeat_with_their_seed() -> None:
+    assert torch.equal(random_phases(4, 3, seed=1), random_phases(4, 3, seed=1))
+    assert not torch.equal(random_phases(4, 3, seed=1), random_phases(4, 3, seed=2))
+
+
+def stuck(n: int, starts: int = 100, count: int = 24) -> float:
+    """The share of random starts after which a ring with nearest neighbours is not in phase."""
+    x = random_phases(starts, count, n, seed=0, dtype=torch.float64)
+    for _ in range(4000):
+        x = step(x, x.roll(1, dims=1) + x.roll(-1, dims=1), 0.3)
+    return float((order_parameter(x) < 0.99).double().mean())
+
+
+def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
+    assert 0.3 < stuck(2) < 0.8
+    assert stuck(3) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: step(torch.eye(2), torch.eye(2), 0.0), "gamma must be positive"),
+        (lambda: step(torch.eye(2), torch.eye(2), math.nan), "gamma must be positive"),
+        (lambda: rotate(torch.eye(3), torch.ones(2)), "have 3 rates, got 2"),
+        (lambda: simplex(10, 4), "need at least 9 dimensions, got 4"),
+        (lambda: simplex(0), "corners of a simplex"),
+        (lambda: oscillators.phase_colours(torch.ones(4, 1)), "at least 2 components"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 3), "at least 3 oscillators"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.zeros(2)), "all weights are zero"),
+        (lambda: oscillators.simulate(torch.zeros(3), torch.eye(2), time=1), "is 3 x 3, got"),
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=0), "time must be positive"),
+        (lambda: oscillators.lorentz(0), "width must be positive"),
+        (lambda: oscillators.locked_order(-1, oscillators.normal()), "coupling must be positive"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,153 @@
+"""Kuramoto routing against a loop over single capsules, and what it must not depend on."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from capsnet import routing
+from capsnet.functional import squash
+from capsnet.oscillators import simplex
+from capsnet.routing import Edges
+
+I, J, D = 6, 4, 5
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def unit(x: Tensor) -> Tensor:
+    length = math.sqrt(float(x @ x))
+    return x / length if length else x
+
+
+def reference(
+    votes: Tensor, w: Tensor, iterations: int, beta: float, gain: float, gamma: float, repel: float
+) -> Tensor:
+    """The couplings of the last iteration."""
+    phi = list(simplex(J, dtype=torch.float64))
+    theta = [torch.zeros_like(phi[0]) for _ in range(I)]
+    coupling = torch.zeros(I, J, dtype=torch.float64)
+    for iteration in range(iterations):
+        for i in range(I):
+            powers = [math.exp(beta * float(theta[i] @ phi[j])) for j in range(J)]
+            coupling[i] = torch.tensor([power / sum(powers) for power in powers])
+        poses = [
+            squash(sum((coupling[i, j] * w[i] * votes[i, j] for i in range(I)), 0 * votes[0, 0])) for j in range(J)
+        ]
+        if iteration == iterations - 1:
+            break
+        agreement = [[float(votes[i, j] @ poses[j]) for j in range(J)] for i in range(I)]
+        pull = [[gain * a / sum(abs(b) for b in row) for a in row] for row in agreement]
+        turned_theta, turned_phi = [], []
+        for i in range(I):
+            force = sum((pull[i][j] * phi[j] for j in range(J)), 0 * phi[0])
+            turned_theta.append(unit(theta[i] + gamma * (force - (force @ theta[i]) * theta[i])))
+        for j in range(J):
+            force = sum((float(w[i]) * pull[i][j] * theta[i] for i in range(I)), 0 * phi[0]) / float(w.sum())
+            force = force - repel * sum((phi[k] for k in range(J) if k != j), 0 * phi[0])
+            turned_phi.append(unit(phi[j] + gamma * (force - (force @ phi[j]) * phi[j])))
+        theta, phi = turned_theta, turned_phi
+    return coupling
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_couplings_equal_reference_loop(iterations: int) -> None:
+    votes, w = normal(0, I, J, D), normal(1, I).sigmoid()
+    options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4}
+    trace = routing.get("kuramoto", iterations=iterations, **options)(votes[None], w[None], trace=True).trace
+    assert trace is not None
+    torch.testing.assert_close(trace.couplings[-1, 0], reference(votes, w, iterations, **options))
+
+
+def test_phases_of_the_trace_are_unit_vectors() -> None:
+    trace = routing.get("kuramoto", iterations=4)(normal(0, 2, I, J, D), trace=True).trace
+    assert trace is not None
+    assert trace.phases is not None
+    children, parents = trace.phases
+    assert children.shape == (4, 2, I, 3)
+    assert parents.shape == (4, 2, J, 3)
+    assert (children[0] == 0).all(), "silent at first"
+    assert (children[1:].norm(dim=-1) - 1).abs().max() < 1e-6
+    assert (parents.norm(dim=-1) - 1).abs().max() < 1e-6
+
+
+def couplings(votes: Tensor, **options: float) -> Tensor:
+    trace = routing.get("kuramoto", **options)(votes, trace=True).trace
+    assert trace is not None
+    return trace.couplings
+
+
+def test_couplings_do_not_depend_on_the_rotation_of_poses() -> None:
+    votes, (turn, _) = normal(0, 2, I, J, D), torch.linalg.qr(normal(1, D, D))
+    torch.testing.assert_close(couplings(votes @ turn.T), couplings(votes))
+
+
+def test_couplings_hardly_depend_on_the_scale_of_small_votes() -> None:
+    """Squash turns small sums by a factor only, so that the ratios of agreements stay."""
+    votes = 1e-3 * normal(0, 2, I, J, D)
+    torch.testing.assert_close(couplings(1e-3 * votes), couplings(votes), atol=1e-4, rtol=0)
+    assert couplings(votes)[-1].amax(dim=-1).mean() > 0.5  # dynamic routing's are 1 / J there
+
+
+@pytest.mark.parametrize("parents", [1, 2])
+def test_one_and_two_parents_are_routed(parents: int) -> None:
+    votes = normal(0, 3, I, parents, D).requires_grad_()
+    routed = routing.get("kuramoto", iterations=5)(votes, trace=True)
+    assert routed.trace is not None
+    torch.testing.assert_close(routed.trace.couplings.sum(-1), torch.ones(5, 3, I, dtype=torch.float64))
+    routed.pose.sum().backward()
+    assert votes.grad is not None
+    assert votes.grad.isfinite().all()
+
+
+def test_equal_votes_for_all_parents_leave_children_silent() -> None:
+    votes = normal(0, 2, I, 1, D).expand(2, I, J, D).clone().requires_grad_()
+    routed = routing.get("kuramoto")(votes, trace=True)
+    assert routed.trace is not None
+    torch.testing.assert_close(routed.trace.couplings, torch.full_like(routed.trace.couplings, 1 / J))
+    routed.pose.sum().backward()
+    assert votes.grad is not None
+    assert votes.grad.abs().max() < 1e3
+
+
+def test_child_has_one_phase_for_all_positions() -> None:
+    """Two positions that see the same children pull as one with both positions' parents."""
+    edges = Edges(torch.tensor([[0, 1, 2], [0, 1, 2]]), 3)
+    votes = normal(0, 1, 1, 3, J, D).expand(1, 2, 3, J, D)
+    trace = routing.get("kuramoto")(votes, edges=edges, trace=True).trace
+    assert trace is not None
+    alone = couplings(votes[:, 0])
+    torch.testing.assert_close(trace.couplings[:, :, 0], trace.couplings[:, :, 1])
+    assert trace.phases is not None
+    assert trace.phases.children.shape == (3, 1, 3, 3)
+    torch.testing.assert_close(2 * trace.couplings[0, :, 0], alone[0])
+
+
+def test_beta_can_be_learned() -> None:
+    route = routing.get("kuramoto", learn_beta=True, beta=0.0)
+    votes = normal(0, 2, I, J, D)
+    assert route.param_shapes(I, J, D) == {"beta": (1,)}
+    beta = torch.tensor([4.0], dtype=torch.float64, requires_grad=True)
+    routed = route(votes, params={"beta": beta})
+    torch.testing.assert_close(routed.pose, routing.get("kuramoto", beta=4.0)(votes).pose)
+    routed.pose.square().sum().backward()
+    assert beta.grad is not None
+    assert beta.grad.abs() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 0.0}, "gamma must be positive and finite"),
+        ({"gain": -1.0}, "gain must be positive"),
+        ({"beta": math.inf}, "beta must be at least 0 and finite"),
+        ({"repel": -0.1}, "repel must be at least 0"),
+        ({"iterations": 0}, "iterations must be"),
+    ],
+)
+def test_bad_options_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        routing.get("kuramoto", **options)
