@@ -56,7 +56,7 @@ register(
 register(
     "residual-capsnet",
     ResidualCapsNet,
-    "capsules on a residual stem, self-attention routing, decoder: the most accurate per minute of CPU",
+    "capsules on a residual stem, self-attention routing, decoder: for small pictures",
 )
 register(
     "residual-cnn",
