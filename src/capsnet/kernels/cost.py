@@ -218,17 +218,12 @@ def choose_stem(
 _FUSED_FROM = 4  # examples: for fewer, reading the weights costs more than making votes
 
 
-def choose_routing(
-    u: Tensor, weight: Tensor, bias: Tensor | None, act: Tensor | None
-) -> Literal["fused", "votes", "plain"]:
-    """How to route children: "fused", without votes, for enough examples; "votes" for fewer at inference."""
+def choose_routing(u: Tensor, weight: Tensor, *others: Tensor | None) -> Literal["chunks", "linear", "plain"]:
+    """How to route children of a dense layer: "chunks" of examples without votes, or "plain", with votes."""
     path = current_path()
-    if path == "plain" or not ordinary(u, weight, bias, act) or min(*u.shape, *weight.shape) == 0:
+    if path == "plain" or not ordinary(u, weight, *others) or min(*u.shape, *weight.shape) == 0:
         return "plain"
-    if path == "fast" or len(u) >= _FUSED_FROM:
-        return "fused"
-    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (u, weight, bias, act))
-    return "plain" if needs else "votes"
+    return "chunks" if path == "fast" or len(u) >= _FUSED_FROM else "plain"
 
 
 def choose_votes_routing(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> bool:

@@ -33,7 +33,9 @@ from capsnet.routing.base import (
     agree,
     check_count,
     couple,
+    distance,
     gather,
+    level,
     stack_trace,
     weigh,
 )
@@ -77,7 +79,7 @@ class KMeans(SquashingRouting):
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         squash = get_squash(self.squash)
-        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        logits = level(votes)  # (B, I, J)
         pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
@@ -101,6 +103,6 @@ class KMeans(SquashingRouting):
     def similarity(self, votes: Tensor, centre: Tensor) -> Tensor:
         """Minus the distance of each vote from its parent: (..., I, J)."""
         if self.distance == "euclidean":
-            return -(votes - centre.unsqueeze(-3)).square().sum(dim=-1)
+            return -distance(votes, centre)
         length = torch.linalg.vector_norm(centre, dim=-1, keepdim=True)
         return agree(votes, centre / torch.where(length > 0, length, 1))
