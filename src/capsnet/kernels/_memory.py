@@ -102,7 +102,13 @@ def fingerprint(weight: Tensor, *, sampled: bool = False) -> Hashable:
         return None
     values = weight.detach().flatten(1)
     sample = values.view(-1)[::_APART] if sampled else torch.mv(values, _random_vector(values.shape[1], weight.dtype))
-    return weight.data_ptr(), weight._version, tuple(weight.shape), weight.dtype, sample.numpy().tobytes()
+    return (
+        weight.data_ptr(),
+        weight._version,
+        tuple(weight.shape),
+        weight.dtype,
+        sample.contiguous().view(torch.uint8).numpy().tobytes(),
+    )
 
 
 @lru_cache(maxsize=64)

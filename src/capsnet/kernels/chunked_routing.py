@@ -14,6 +14,7 @@ The reference is ``Routing.route`` on ``form_votes``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -27,8 +28,9 @@ from capsnet.kernels.votes import LinearVotes, Votes, blocks, form_votes, gram, 
 # votes, the children's factors (B, I) or None, learned tensors -> pose (B, J, D), activation (B, J)
 Route: TypeAlias = Callable[[Tensor, Tensor | None, dict[str, Tensor]], tuple[Tensor, Tensor]]
 
-# Bytes of one chunk of c_j * u for one parent. Larger ones leave the cache, smaller ones read the weights more often.
-_CHUNK, _FEWEST = 5 << 19, 4
+# Bytes of scratch memory for c_j * u, and the least number of examples in a chunk. More bytes leave the cache, fewer
+# examples read the weights more often. Other devices need larger operations.
+_CHUNK, _CHUNK_ELSEWHERE, _FEWEST = 5 << 19, 1 << 26, 4
 _WORTH_SHARING = 1 << 20  # numbers in c * u, for the whole batch and all parents, from which a second thread is used
 
 
@@ -46,11 +48,50 @@ def route(
     """
     learned = dict(params or {})
     method = choose_routing(u, weight, act, *learned.values())
-    if method == "chunks":
-        return _Route.apply(function, tuple(learned), memory or Memory(), u, weight, act, *learned.values())
-    if method == "linear":
-        return function(cast(Tensor, LinearVotes(u, weight)), act, learned)
-    return None
+    if method == "plain":
+        return None
+    dtype, low = _precision(u, weight)
+    inputs = [None if t is None else t.to(dtype) for t in (u, act, *learned.values())]
+    with _without_autocast(u.device.type):
+        if method == "linear":
+            child, factor, *rest = inputs
+            votes = LinearVotes(cast(Tensor, child), weight.to(dtype), low)
+            results = function(cast(Tensor, votes), factor, dict(zip(learned, cast(list[Tensor], rest), strict=True)))
+        else:
+            child, factor, *rest = inputs
+            results = _Route.apply(function, tuple(learned), memory or Memory(), low, child, weight, factor, *rest)
+        pose, activation = results
+        # a network in half precision gets its own precision back, autocast float32
+        return (pose, activation) if weight.dtype == dtype else (pose.to(weight.dtype), activation.to(weight.dtype))
+
+
+def _precision(u: Tensor, weight: Tensor) -> tuple[torch.dtype, torch.dtype]:
+    """(at least float32, for logits and squashing; that of the products)."""
+    dtype = torch.promote_types(torch.promote_types(u.dtype, weight.dtype), torch.float32)
+    kind = u.device.type
+    low = torch.get_autocast_dtype(kind) if _autocasts(kind) else weight.dtype
+    if kind == "cpu" or low not in (torch.float16, torch.bfloat16):
+        return dtype, dtype  # on CPUs the passes over memory dominate, and conversions cost more than they save
+    return dtype, low
+
+
+def _autocasts(kind: str) -> bool:
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def _without_autocast(kind: str) -> AbstractContextManager[object]:
+    return torch.autocast(kind, enabled=False) if _autocasts(kind) else nullcontext()
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor, *, add: bool = False) -> None:
+    """out = a b, or out += a b, for each parent. A single product is faster than a batch of one."""
+    if out.dtype != a.dtype:
+        product = torch.bmm(a, b)
+        out.add_(product) if add else out.copy_(product)
+    elif len(a) == 1:
+        torch.addmm(out[0], a[0], b[0], beta=int(add), out=out[0])
+    else:
+        torch.baddbmm(out, a, b, beta=int(add), out=out)
 
 
 class _WeightGradient:
@@ -110,8 +151,8 @@ class _Chunk(Votes):
 
     def __init__(self, u: Tensor, matrices: _Matrices, big: Tensor, recorded: bool) -> None:
         super().__init__(u, matrices.weight)
-        self.u = u.transpose(1, 2).contiguous()  # (B, K, I)
         self.matrices, self.packed = matrices, matrices.packed  # (J, D, K*I)
+        self.u = u.transpose(1, 2).to(self.packed.dtype, memory_format=torch.contiguous_format)  # (B, K, I)
         self.big = big  # scratch for c_j * u of some parents
         self.anchor = torch.zeros((), device=u.device, requires_grad=True) if recorded else None
         self.du: Tensor | None = None  # (B, K, I)
@@ -146,33 +187,34 @@ class _Chunk(Votes):
 
     def _pull(self, x: Tensor, w: Tensor) -> Tensor:
         big = self._scratch(len(x))
-        torch.bmm(x, w, out=big.flatten(2))  # W^T x
+        _product(x.to(w.dtype), w, big.flatten(2))  # W^T x
         return big
 
     def _sum(self, a: Tensor) -> Tensor:
         w = rows(self.packed, len(a))
         s = a.new_empty(len(a), len(self.u), w.shape[1])
         for block in blocks(len(a), self._block()):
-            torch.bmm(self._weigh(a[block]), w[block].transpose(1, 2), out=s[block])
+            _product(self._weigh(a[block]), w[block].transpose(1, 2), s[block])
         return s
 
     def _dot(self, x: Tensor) -> Tensor:
         a = x.new_empty(len(x), len(self.u), self.u.shape[2])
         for block in blocks(len(x), self._block()):
-            torch.sum(self._pull(x[block], self.packed[block]).mul_(self.u), 2, out=a[block])
+            torch.sum(self._pull(x[block], self.packed[block]).mul_(self.u), 2, dtype=a.dtype, out=a[block])
         return a
 
     def _pairs(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """For blocks of children: which, their coordinates (i, K, B), and products of two of them (i, K, K, B)."""
         B, K, I = self.u.shape
-        columns = self.u.permute(2, 1, 0).contiguous()
+        columns = self.children.permute(1, 2, 0).contiguous()
         for block in blocks(I, max(1, self.big.numel() // (B * K * K))):
             x = columns[block]
-            room = self.big[: x.numel() * K] if self.big.numel() >= x.numel() * K else x.new_empty(x.numel() * K)
-            yield block, x, torch.mul(x[:, :, None], x[:, None], out=room.view(len(x), K, K, B))
+            size = x.numel() * K
+            room = self.big if size <= self.big.numel() and self.big.dtype == x.dtype else x.new_empty(size)
+            yield block, x, torch.mul(x[:, :, None], x[:, None], out=room[:size].view(len(x), K, K, B))
 
     def _square_of(self) -> Tensor:
-        square = self.u.new_empty(self.shape[1], self.shape[2], len(self.u))  # (I, J, B)
+        square = self.children.new_empty(self.shape[1], self.shape[2], len(self.u))  # (I, J, B)
         for block, _, pairs in self._pairs():
             torch.bmm(self.matrices.gram()[block], pairs.flatten(1, 2), out=square[block])
         return square.permute(1, 2, 0).contiguous()
@@ -190,7 +232,7 @@ class _Chunk(Votes):
 
     def collect(self, dw: _WeightGradient | None) -> None:
         """Add gradients up from now on."""
-        self.du, self.dw = torch.zeros_like(self.u), dw
+        self.du, self.dw = self.u.new_zeros(self.u.shape, dtype=self.dtype), dw
 
     def add(self, a: Tensor, x: Tensor, *, dot: bool = False, sum: bool = False) -> Tensor | None:
         """d votes += a x; returns the contraction with x (``dot``), with a (``sum``) or nothing."""
@@ -202,14 +244,14 @@ class _Chunk(Votes):
             if dw is not None or sum:
                 weighed = self._weigh(a[block])
                 if dw is not None:
-                    dw[block].baddbmm_(x[block].transpose(1, 2), weighed)
+                    _product(x[block].transpose(1, 2).to(weighed.dtype), weighed, dw[block], add=True)
                 if sum and result is not None:
-                    torch.bmm(weighed, w[block].transpose(1, 2), out=result[block])
+                    _product(weighed, w[block].transpose(1, 2), result[block])
             pulled = self._pull(x[block], w[block])
             for j, factor in enumerate(a[block]):
                 du.addcmul_(factor[:, None], pulled[j])
             if dot and result is not None:
-                torch.sum(pulled.mul_(self.u), 2, out=result[block])
+                torch.sum(pulled.mul_(self.u), 2, dtype=result.dtype, out=result[block])
         return result
 
 
@@ -268,27 +310,35 @@ class _Form(torch.autograd.Function):
         return None, None
 
 
-def _packed(weight: Tensor, memory: Memory) -> Tensor:
-    """(I, J, D, K) -> (J, D, K*I), kept in memory while the weight stays the same."""
+def _packed(weight: Tensor, low: torch.dtype, memory: Memory) -> Tensor:
+    """(I, J, D, K) -> (J, D, K*I), on CPUs kept in memory while the weight stays the same."""
     if weight.device.type != "cpu":
-        return pack(weight)
+        return pack(weight.detach().to(low))
     I, J, D, K = weight.shape
     key = fingerprint(weight)
-    if key is not None and memory.holds("dense", key):
-        return memory.content("dense", (J, D, K * I), weight.dtype)
-    flat = memory.block("dense", (J, D, K * I), weight.dtype)
-    flat.view(J, D, K, I).copy_(weight.permute(1, 2, 3, 0))
-    memory.remember("dense", key)
+    if key is not None and memory.holds("dense", (key, low)):
+        return memory.content("dense", (J, D, K * I), low)
+    flat = memory.block("dense", (J, D, K * I), low)
+    flat.view(J, D, K, I).copy_(weight.detach().permute(1, 2, 3, 0))
+    memory.remember("dense", None if key is None else (key, low))
     return flat
 
 
 def _runs(u: Tensor, weight: Tensor) -> list[slice]:
-    """Runs of examples that make one chunk each, and for large tensors at least one for each thread."""
+    """Runs of examples that make one chunk each, and for large tensors on CPUs at least one for each thread."""
     I, J, _, K = weight.shape
-    threads = slots(len(u)) if len(u) * I * J * K >= _WORTH_SHARING else 1
-    fitting = max(_FEWEST, _CHUNK // (I * K * weight.element_size()))
+    cpu = u.device.type == "cpu"
+    threads = slots(len(u)) if cpu and len(u) * I * J * K >= _WORTH_SHARING else 1
+    fitting = max(_FEWEST, (_CHUNK if cpu else _CHUNK_ELSEWHERE) // (I * K * weight.element_size()))
     size = min(-(-len(u) // threads), fitting)
     return [slice(start, min(start + size, len(u))) for start in range(0, len(u), size)]
+
+
+def _scratch(u: Tensor, parents: int, low: torch.dtype, slot: int, memory: Memory) -> Tensor:
+    """Room for c_j * u of a chunk: of one parent, or of more if they fit."""
+    room = (_CHUNK if u.device.type == "cpu" else _CHUNK_ELSEWHERE) // low.itemsize
+    size = u.numel() * max(1, min(parents, room // u.numel()))
+    return memory.block(f"routing {slot}", (size,), low, u.device)
 
 
 class _Recorded:
@@ -314,23 +364,24 @@ class _Route(torch.autograd.Function):
         function: Route,
         names: tuple[str, ...],
         memory: Memory,
+        low: torch.dtype,
         u: Tensor,
         weight: Tensor,
         act: Tensor | None,
         *learned: Tensor,
     ) -> tuple[Tensor, Tensor]:
         runs, params = _runs(u, weight), dict(zip(names, learned, strict=True))
-        ctx.function, ctx.names, ctx.memory, ctx.runs = function, names, memory, runs
+        ctx.function, ctx.names, ctx.memory, ctx.low, ctx.runs = function, names, memory, low, runs
         ctx.save_for_backward(u, weight, act, *learned)
         needed = any(ctx.needs_input_grad)
         ctx.recorded = cast(list[_Recorded | None], [None] * len(runs))
         results: list[tuple[Tensor, ...]] = [()] * len(runs)
         with memory.exclusive() as memory:
-            matrices = _Matrices(weight.detach(), _packed(weight, memory))
+            matrices = _Matrices(weight.detach().to(u.dtype), _packed(weight, ctx.low, memory))
 
             def work(slot: int, index: int) -> None:
                 run = runs[index]
-                big = memory.block(f"routing {slot}", (u[run].numel(),), weight.dtype, weight.device)
+                big = _scratch(u[run], weight.shape[1], ctx.low, slot, memory)
                 votes = _Chunk(u[run].detach(), matrices, big, needed)
                 done = _Recorded(function, votes, None if act is None else act[run], params)
                 results[index] = tuple(t.detach() for t in done.results)
@@ -345,19 +396,19 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, weight, act, *learned = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return None, None, None, *_differentiable(ctx, gradients, u, weight, act, learned)
+            return None, None, None, None, *_differentiable(ctx, gradients, u, weight, act, learned)
         params, count = dict(zip(ctx.names, learned, strict=True)), slots(len(ctx.runs))
-        _, _, _, _, need_weight, need_act, *_ = ctx.needs_input_grad
+        _, _, _, _, _, need_weight, need_act, *_ = ctx.needs_input_grad
         du = torch.empty_like(u)
         d_act = torch.empty_like(act) if act is not None and need_act else None
-        dw = [_WeightGradient(weight) for _ in range(count)] if need_weight else []
+        dw = [_WeightGradient(weight.detach().to(u.dtype)) for _ in range(count)] if need_weight else []
         d_learned: list[dict[str, Tensor]] = [{} for _ in range(count)]  # one sum for each thread
         with ctx.memory.exclusive() as memory:
-            matrices = _Matrices(weight.detach(), _packed(weight, memory))
+            matrices = _Matrices(weight.detach().to(u.dtype), _packed(weight, ctx.low, memory))
 
             def work(slot: int, index: int) -> None:
                 run, done = ctx.runs[index], ctx.recorded[index]
-                big = memory.block(f"routing {slot}", (u[run].numel(),), weight.dtype, weight.device)
+                big = _scratch(u[run], weight.shape[1], ctx.low, slot, memory)
                 if done is None:
                     votes = _Chunk(u[run].detach(), matrices, big, recorded=True)
                     done = _Recorded(ctx.function, votes, None if act is None else act[run], params)
@@ -378,7 +429,7 @@ class _Route(torch.autograd.Function):
         for other in dw[1:]:
             dw[0].add(other)
         sums = [_total([part.get(name) for part in d_learned]) for name in ctx.names]
-        return None, None, None, du, dw[0].total() if dw else None, d_act, *sums
+        return None, None, None, None, du, dw[0].total().to(weight.dtype) if dw else None, d_act, *sums
 
 
 def _backward(done: _Recorded, gradients: list[Tensor]) -> None:
@@ -399,8 +450,8 @@ def _differentiable(
 ) -> list[Tensor | None]:
     """Gradients with a graph, through the form that autograd knows: for derivatives of derivatives."""
     params = dict(zip(ctx.names, learned, strict=True))
-    results = ctx.function(cast(Tensor, LinearVotes(u, weight)), act, params)[:2]
-    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[3:]
+    results = ctx.function(cast(Tensor, LinearVotes(u, weight.to(u.dtype), ctx.low)), act, params)[:2]
+    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[4:]
     inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
     pairs = [(t, g) for t, g in zip(results, gradients, strict=True) if t.requires_grad]
     found = torch.autograd.grad(

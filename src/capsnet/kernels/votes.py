@@ -12,6 +12,8 @@ backward pass consists of the same kind of products. The intermediate c_j * u is
 Layouts: parents first, children last (a (J, B, I), x (J, B, D), u (B, K, I), w (J, D, K*I)), so that every element-wise
 step is contiguous. Couplings appear as (B, I, J), a view of that.
 
+In half precision, and under autocast, the products are in that precision and everything else in float32.
+
 A coupling that is the same for all parents (``stride(-1) == 0``, as in a first iteration) needs one product for all of
 them: it is the case of a single parent of dimension J*D.
 """
@@ -35,10 +37,10 @@ class Votes:
     """
 
     def __init__(self, u: Tensor, weight: Tensor) -> None:
-        I, J, D, K = weight.shape
+        I, J, D, _ = weight.shape
         self.children, self.weight = u, weight
         self.shape, self.ndim = torch.Size((len(u), I, J, D)), 4
-        self.dtype, self.device = u.dtype, u.device
+        self.dtype, self.device = weight.dtype, u.device
         self.formed: Tensor | None = None
         self._square: Tensor | None = None
 
@@ -145,18 +147,20 @@ def blocks(parents: int, size: int) -> Iterator[slice]:
 class LinearVotes(Votes):
     """The contractions in operations that autograd and compilers know: for ``torch.compile`` and second derivatives."""
 
-    def __init__(self, u: Tensor, weight: Tensor) -> None:
+    def __init__(self, u: Tensor, weight: Tensor, low: torch.dtype | None = None) -> None:
         super().__init__(u, weight)
-        self.u, self.packed = u.transpose(1, 2), pack(weight)
+        self.low = low or weight.dtype
+        self.u, self.packed = u.to(self.low).transpose(1, 2), pack(weight.to(self.low))
 
     def sum(self, a: Tensor) -> Tensor:
-        return cast(Tensor, _Sum.apply(a, self.u, rows(self.packed, len(a))))
+        s = cast(Tensor, _Sum.apply(a.to(self.low), self.u, rows(self.packed, len(a))))
+        return s.to(self.dtype)
 
     def dot(self, x: Tensor) -> Tensor:
-        return cast(Tensor, _Dot.apply(self.u, self.packed, x))
+        return cast(Tensor, _Dot.apply(self.u, self.packed, x.to(self.low))).to(self.dtype)
 
     def square(self) -> Tensor:
-        pairs = self.u.permute(2, 1, 0)  # (I, K, B)
+        pairs = self.children.permute(1, 2, 0)  # (I, K, B)
         pairs = (pairs[:, :, None] * pairs[:, None]).flatten(1, 2)  # (I, K*K, B)
         return torch.bmm(gram(self.weight), pairs).permute(2, 0, 1)
 
@@ -164,7 +168,7 @@ class LinearVotes(Votes):
         return form_votes(self.children, self.weight)
 
     def detach(self) -> LinearVotes:
-        return LinearVotes(self.children.detach(), self.weight.detach())
+        return LinearVotes(self.children.detach(), self.weight.detach(), self.low)
 
 
 def _by_x(a: Tensor, u: Tensor, w: Tensor) -> Tensor:
@@ -211,11 +215,7 @@ class _Sum(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (a, u, w), (x,) = ctx.saved_tensors, gradients
         da, du, dw = ctx.needs_input_grad
-        return (
-            _by_a(u, w, x) if da else None,
-            _by_u(a, w, x, u) if du else None,
-            _by_w(a, u, x) if dw else None,
-        )
+        return (_by_a(u, w, x) if da else None, _by_u(a, w, x, u) if du else None, _by_w(a, u, x) if dw else None)
 
 
 class _Dot(torch.autograd.Function):
@@ -230,8 +230,4 @@ class _Dot(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (u, w, x), (a,) = ctx.saved_tensors, gradients
         du, dw, dx = ctx.needs_input_grad
-        return (
-            _by_u(a, w, x, u) if du else None,
-            _by_w(a, u, x) if dw else None,
-            _by_x(a, u, w) if dx else None,
-        )
+        return (_by_u(a, w, x, u) if du else None, _by_w(a, u, x) if dw else None, _by_x(a, u, w) if dx else None)

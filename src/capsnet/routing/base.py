@@ -265,8 +265,8 @@ def check_count(what: str, value: object) -> None:
 def level(votes: Tensor, value: float = 0.0) -> Tensor:
     """The same logit for every vote: where most routings start. Shapes: votes (..., I, J, D) -> (..., I, J).
 
-    It is one number in memory. ``couple`` and ``weigh`` keep couplings that are equal for all parents as one column, for
-    which ``gather`` needs a single product.
+    It is one number in memory. ``couple`` and ``weigh`` keep couplings that are equal for all parents as one column,
+    for which ``gather`` needs a single product.
     """
     return votes.new_ones(()).mul(value).expand(votes.shape[:-1])
 
