@@ -33,7 +33,8 @@ class Votes:
     """Votes (B, I, J, D) of children u (B, I, K) and matrices (I, J, D, K), as a routing gets them.
 
     ``gather``, ``agree`` and ``distance`` of ``routing.base`` contract them without forming them. In all other
-    operations they act as the tensor, which is then formed, once (``tensor``).
+    operations they act as the tensor, which is then formed, once (``tensor``). So no method has a name of a tensor's
+    method and another meaning.
     """
 
     def __init__(self, u: Tensor, weight: Tensor) -> None:
@@ -44,48 +45,50 @@ class Votes:
         self.formed: Tensor | None = None
         self._square: Tensor | None = None
 
-    def sum(self, a: Tensor) -> Tensor:
+    def _over_children(self, a: Tensor) -> Tensor:
         """(J, B, I) -> (J, B, D), or (1, B, I) -> (1, B, J*D)"""
         raise NotImplementedError
 
-    def dot(self, x: Tensor) -> Tensor:
+    def _over_pose(self, x: Tensor) -> Tensor:
         """(J, B, D) -> (J, B, I)"""
         raise NotImplementedError
 
-    def form(self) -> Tensor:
+    def _form(self) -> Tensor:
         """The votes as a tensor."""
         raise NotImplementedError
 
     def detach(self) -> Votes:
         raise NotImplementedError
 
-    def gather(self, coupling: Tensor) -> Tensor:
-        """(B, I, J) -> (B, J, D)"""
+    def coupled(self, coupling: Tensor) -> Tensor:
+        """``gather``: (B, I, J) -> (B, J, D)"""
         B, _, J, D = self.shape
         even = coupling.stride(-1) == 0 and J > 1
-        s = self.sum((coupling[..., :1] if even else coupling).expand(B, -1, -1).permute(2, 0, 1).contiguous())
+        s = self._over_children(
+            (coupling[..., :1] if even else coupling).expand(B, -1, -1).permute(2, 0, 1).contiguous()
+        )
         return s.view(B, J, D) if even else s.transpose(0, 1)
 
-    def agree(self, pose: Tensor) -> Tensor:
-        """(B, J, D) -> (B, I, J)"""
-        return self.dot(pose.transpose(0, 1).contiguous()).permute(1, 2, 0)
+    def agreement(self, pose: Tensor) -> Tensor:
+        """``agree``: (B, J, D) -> (B, I, J)"""
+        return self._over_pose(pose.transpose(0, 1).contiguous()).permute(1, 2, 0)
 
     def square_length(self) -> Tensor:
         """Squared lengths (B, I, J), computed at the first call."""
         if self._square is None:
             _, J, D, K = self.weight.shape
             small = K * K <= J * D  # else the products of two coordinates are larger than the votes
-            self._square = self.square() if small else self.tensor().square().sum(-1)
+            self._square = self._square_length() if small else self.tensor().square().sum(-1)
         return self._square
 
-    def square(self) -> Tensor:
+    def _square_length(self) -> Tensor:
         """u_i^T (W_ij^T W_ij) u_i: the squared lengths from products of two coordinates of each child (B, I, J)."""
         raise NotImplementedError
 
     def tensor(self) -> Tensor:
         """The votes, formed at the first call."""
         if self.formed is None:
-            self.formed = self.form()
+            self.formed = self._form()
         return self.formed
 
     def new_zeros(self, *size: Any, **options: Any) -> Tensor:
@@ -152,19 +155,19 @@ class LinearVotes(Votes):
         self.low = low or weight.dtype
         self.u, self.packed = u.to(self.low).transpose(1, 2), pack(weight.to(self.low))
 
-    def sum(self, a: Tensor) -> Tensor:
+    def _over_children(self, a: Tensor) -> Tensor:
         s = cast(Tensor, _Sum.apply(a.to(self.low), self.u, rows(self.packed, len(a))))
         return s.to(self.dtype)
 
-    def dot(self, x: Tensor) -> Tensor:
+    def _over_pose(self, x: Tensor) -> Tensor:
         return cast(Tensor, _Dot.apply(self.u, self.packed, x.to(self.low))).to(self.dtype)
 
-    def square(self) -> Tensor:
+    def _square_length(self) -> Tensor:
         pairs = self.children.permute(1, 2, 0)  # (I, K, B)
         pairs = (pairs[:, :, None] * pairs[:, None]).flatten(1, 2)  # (I, K*K, B)
         return torch.bmm(gram(self.weight), pairs).permute(2, 0, 1)
 
-    def form(self) -> Tensor:
+    def _form(self) -> Tensor:
         return form_votes(self.children, self.weight)
 
     def detach(self) -> LinearVotes:

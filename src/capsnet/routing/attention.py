@@ -64,7 +64,7 @@ class Attention(SquashingRouting):
         squash = get_squash(self.squash)
         counts = None if weights is None else per_edge(weights, edges).unsqueeze(-1)
         logits = level(votes)  # (B, I, J)
-        pose = act = votes.new_zeros(())
+        pose = act = target = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             attention = attend(logits, counts)
@@ -72,7 +72,8 @@ class Attention(SquashingRouting):
             if trace:
                 history.append((attention, logits, pose, act))
             if iteration < self.iterations - 1:
-                logits = logits + agree(votes, pose)
+                target = target + pose  # the sum of agreements with all poses is the agreement with their sum
+                logits = agree(votes, target)
         return Routed(pose, act, stack_trace(history) if trace else None)
 
 

@@ -284,14 +284,14 @@ def weigh(coupling: Tensor, weights: Tensor | None, edges: Edges | None) -> Tens
 def gather(coupling: Tensor, votes: Tensor) -> Tensor:
     """Each parent's sum of coupled votes [Eq. 2]: (..., I, J), (..., I, J, D) -> (..., J, D)."""
     if isinstance(votes, kernels.Votes):
-        return votes.gather(coupling)
+        return votes.coupled(coupling)
     return torch.einsum("...ij,...ijd->...jd", coupling, votes)
 
 
 def agree(votes: Tensor, pose: Tensor) -> Tensor:
     """How much each vote agrees with its parent: (..., I, J, D), (..., J, D) -> (..., I, J)."""
     if isinstance(votes, kernels.Votes):
-        return votes.agree(pose)
+        return votes.agreement(pose)
     return torch.einsum("...ijd,...jd->...ij", votes, pose)
 
 
@@ -303,7 +303,7 @@ def distance(votes: Tensor, pose: Tensor) -> Tensor:
     """
     if isinstance(votes, kernels.Votes):
         square = pose.square().sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
-        return (votes.square_length() - 2 * votes.agree(pose) + square).clamp_min(0)
+        return (votes.square_length() - 2 * votes.agreement(pose) + square).clamp_min(0)
     return (votes - pose.unsqueeze(-3)).square().sum(dim=-1)
 
 

@@ -103,7 +103,7 @@ class Dynamic(SquashingRouting):
         """Procedure 1 in operations that autograd knows: the reference for the kernels."""
         squash = get_squash(self.squash)
         logits = level(votes)  # (B, I, J), zero for every example
-        pose = act = votes.new_zeros(())
+        pose = act = target = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             last = iteration == self.iterations - 1
@@ -114,8 +114,8 @@ class Dynamic(SquashingRouting):
             if trace:
                 history.append((coupling, logits, pose, act))
             if not last:
-                # out of place, because autograd and the trace keep the earlier logits
-                agreement = agree(counted, pose)
-                agreement = agreement if self.gradient == "all" else agreement.detach()
-                logits = logits + agreement if self.update == "add" else agreement
+                # the sum of agreements with all poses is the agreement with their sum
+                target = target + pose if self.update == "add" else pose
+                logits = agree(counted, target)
+                logits = logits if self.gradient == "all" else logits.detach()
         return Routed(pose, act, stack_trace(history) if trace else None)

@@ -98,7 +98,8 @@ class KMeans(SquashingRouting):
         total = gather(counted, votes)
         if self.distance == "inner":
             return total
-        return total / counted.sum(dim=-2).clamp_min(torch.finfo(votes.dtype).tiny).unsqueeze(-1)
+        least = torch.finfo(votes.dtype).eps ** 2  # with much less the backward pass would overflow
+        return total / counted.sum(dim=-2).clamp_min(least).unsqueeze(-1)
 
     def similarity(self, votes: Tensor, centre: Tensor) -> Tensor:
         """Minus the distance of each vote from its parent: (..., I, J)."""
