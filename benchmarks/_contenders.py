@@ -12,6 +12,7 @@ from benchmarks import textbook
 from capsnet import kernels
 from capsnet.kernels.cost import Path
 from capsnet.models.base import Model
+from capsnet.routing import Dynamic
 
 Run = Callable[[], object]
 
@@ -100,12 +101,15 @@ def routing(size: int, children: int = 1152, parents: int = 10, iterations: int 
     cotangent = torch.randn(size, parents, 16, generator=generator)
     memory = kernels.Memory()
 
-    def run(poses: Tensor | None) -> None:
-        assert poses is not None
+    dynamic = Dynamic(iterations=iterations)
+
+    def run(poses: Tensor) -> None:
         torch.autograd.grad(poses, (u, w), cotangent)
 
     def ours() -> None:
-        run(kernels.route(u, w, iterations=iterations, memory=memory))
+        routed = dynamic.fused(u, w, None, {}, memory)
+        assert routed is not None
+        run(routed.pose)
 
     def plain() -> None:
         run(textbook.route(torch.matmul(w, u[:, :, None, :, None]), iterations))

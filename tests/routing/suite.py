@@ -13,12 +13,14 @@ A routing is checked against its declarations (``normalised``, ``decides``, ``pr
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 
-from capsnet import routing
+from capsnet import kernels, routing
 from capsnet.functional import length
+from capsnet.kernels import chunked_routing
 from capsnet.layers import DenseCaps
 from capsnet.routing import Edges, Routed, Routing, undecided
 
@@ -206,6 +208,69 @@ def compiles(route: Routing) -> None:
         close(got, expected, 1e-5)
 
 
+def in_layer(
+    route: Routing, path: kernels.cost.Path, u: Tensor, weight: Tensor, act: Tensor | None, mask: Tensor | None
+) -> list[Tensor]:
+    """A dense layer's pose and activation, and the gradients of children, presences and all that is learned."""
+    I, J, D, K = weight.shape
+    layer = DenseCaps(I, J, K, D, route, dtype=weight.dtype)
+    layer.load_state_dict(
+        {"weight": weight, **{f"routing_params.{name}": t for name, t in learned(route, I, J, D, weight.dtype).items()}}
+    )
+    u, act = u.detach().requires_grad_(), None if act is None else act.detach().requires_grad_()
+    with kernels.using(path):
+        routed = layer(u, act, mask=mask)
+    loss = (routed.pose * normal(8, *routed.pose.shape)).sum() + routed.act.square().sum()
+    leaves = [t for t in (u, act, *layer.parameters()) if t is not None]
+    found = torch.autograd.grad(loss, leaves, allow_unused=True)
+    return [
+        routed.pose,
+        routed.act,
+        *(torch.zeros_like(t) if g is None else g for t, g in zip(leaves, found, strict=True)),
+    ]
+
+
+def vote_free(route: Routing) -> None:
+    """In a dense layer a routing gets votes that are not in memory; values and gradients are those of the votes.
+
+    For odd sizes, single and no examples, children that are not contiguous, presences, masks, chunks and threads.
+    """
+    threads = torch.get_num_threads()
+    small = {"_CHUNK": 600, "_VOTES": 600, "_WORTH_SHARING": 1}
+    for b, i, j, d, k in ((7, 11, 4, 5, 3), (1, 5, 3, 2, 2), (5, 1, 2, 3, 4), (6, 9, 1, 1, 1), (0, 4, 3, 2, 2)):
+        weight, u = 2 * normal(0, i, j, d, k), normal(1, b, k, i).transpose(1, 2)
+        act, mask = normal(2, b, i).sigmoid(), normal(3, b, i) > -0.5
+        for more in ((None, None), (act, None), (None, mask), (act, mask)):
+            expected = in_layer(route, "plain", u, weight, *more)
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                try:
+                    with mock.patch.multiple(chunked_routing, **small if count == 2 else {"_CHUNK": 1 << 20}):
+                        found = in_layer(route, "fast", u, weight, *more)
+                finally:
+                    torch.set_num_threads(threads)
+                for f, e in zip(found, expected, strict=True):
+                    torch.testing.assert_close(f, e, rtol=1e-7, atol=1e-9)
+
+
+def compiles_without_votes(route: Routing) -> None:
+    """A compiled dense layer computes the same, with gradients."""
+    u, layer = normal(0, 5, I, 3).float(), DenseCaps(I, J, 3, D, route)
+    with torch.no_grad():
+        layer.weight.mul_(5)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    gradients = []
+    for module in (layer, compiled):
+        routed = module(u)
+        (routed.pose * normal(8, *routed.pose.shape).float()).sum().backward()
+        assert layer.weight.grad is not None
+        gradients += [routed.pose, routed.act, layer.weight.grad]
+        layer.weight.grad = None
+    for got, expected in zip(gradients[3:], gradients[:3], strict=True):
+        close(got, expected, 1e-4)
+
+
 def clusters() -> tuple[Tensor, Tensor]:
     """Two groups of children: each agrees about its own parent and votes in all directions for the others.
 
@@ -325,6 +390,8 @@ CHECKS: Mapping[str, Callable[[Routing], None]] = {
         extremes,
         tracing,
         compiles,
+        vote_free,
+        compiles_without_votes,
         finds_clusters,
         couplings,
         presence,

@@ -7,10 +7,11 @@ CAPSNET_KERNELS.
 
 from capsnet.kernels._autocast import has_bf16
 from capsnet.kernels._memory import Memory
+from capsnet.kernels.chunked_routing import route
 from capsnet.kernels.cost import using
-from capsnet.kernels.dynamic_routing import route
 from capsnet.kernels.fft_conv import conv2d
 from capsnet.kernels.stem import conv_relu_conv
+from capsnet.kernels.votes import Votes
 from capsnet.kernels.votes_routing import route_votes
 
-__all__ = ["Memory", "conv2d", "conv_relu_conv", "has_bf16", "route", "route_votes", "using"]
+__all__ = ["Memory", "Votes", "conv2d", "conv_relu_conv", "has_bf16", "route", "route_votes", "using"]

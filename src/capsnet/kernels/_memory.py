@@ -32,21 +32,23 @@ class Memory:
         self._contents: dict[str, Hashable] = {}
         self._lock = threading.Lock()
 
-    def block(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def block(
+        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str = "cpu"
+    ) -> Tensor:
         self._contents.pop(name, None)
-        return self._view(name, shape, dtype)
+        return self._view(name, shape, dtype, torch.device(device))
 
     def content(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """The block with its content; call ``holds`` first."""
-        return self._view(name, shape, dtype)
+        return self._view(name, shape, dtype, torch.device("cpu"))
 
-    def _view(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def _view(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         flat, size = self._blocks.get(name), prod(shape)
-        if flat is None or flat.dtype != dtype or flat.numel() < size:
+        if flat is None or flat.dtype != dtype or flat.device != device or flat.numel() < size:
             self._blocks.pop(name, None)  # free the old block before allocating the new one
             # Outside inference mode, because a tensor made inside it could not be written to outside.
             with torch.inference_mode(False):
-                flat = self._blocks[name] = torch.empty(size, dtype=dtype)
+                flat = self._blocks[name] = torch.empty(size, dtype=dtype, device=device)
         return flat[:size].view(shape)
 
     def put(self, name: str, value: Tensor, key: Hashable) -> None:
@@ -100,7 +102,13 @@ def fingerprint(weight: Tensor, *, sampled: bool = False) -> Hashable:
         return None
     values = weight.detach().flatten(1)
     sample = values.view(-1)[::_APART] if sampled else torch.mv(values, _random_vector(values.shape[1], weight.dtype))
-    return weight.data_ptr(), weight._version, tuple(weight.shape), weight.dtype, sample.numpy().tobytes()
+    return (
+        weight.data_ptr(),
+        weight._version,
+        tuple(weight.shape),
+        weight.dtype,
+        sample.contiguous().view(torch.uint8).numpy().tobytes(),
+    )
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -44,7 +44,9 @@ def each(pieces: Sequence[T], work: Callable[[int, T], None]) -> None:
     if count == 1:
         run(0)
         return
-    for future in [_pool(count).submit(run, slot) for slot in range(count)]:
+    futures = [_pool(count).submit(run, slot) for slot in range(count)]
+    wait(futures)  # also if one fails, because the others use the same memory
+    for future in futures:
         future.result()
 
 

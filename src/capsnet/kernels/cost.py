@@ -236,17 +236,26 @@ def choose_stem(
 _FUSED_FROM = 4  # examples: for fewer, reading the weights costs more than making votes
 
 
-def choose_routing(
-    u: Tensor, weight: Tensor, bias: Tensor | None, act: Tensor | None
-) -> Literal["fused", "votes", "plain"]:
-    """How to route children: "fused", without votes, for enough examples; "votes" for fewer at inference."""
-    path = current_path()
-    if path == "plain" or not ordinary(u, weight, bias, act) or min(*u.shape, *weight.shape) == 0:
+def choose_routing(u: Tensor, weight: Tensor, *others: Tensor | None) -> Literal["chunks", "linear", "plain"]:
+    """How to route the children of a dense layer, on any device.
+
+    - "chunks": without votes, a few examples at a time;
+    - "linear": without votes, in operations that a compiler knows;
+    - "plain": with votes, for few examples, and where the plain operators must stay visible: export, tracing, function
+      transforms, forward-mode derivatives.
+    """
+    tensors = [u, weight, *(t for t in others if t is not None)]
+    if min(*u.shape, *weight.shape) == 0 or not all(t.is_floating_point() for t in tensors):
         return "plain"
-    if path == "fast" or len(u) >= _FUSED_FROM:
-        return "fused"
-    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (u, weight, bias, act))
-    return "plain" if needs else "votes"
+    if torch.compiler.is_compiling():  # contexts are not seen by compilers
+        return "plain" if torch.compiler.is_exporting() else "linear"
+    path = current_path()
+    if path == "plain" or (path == "auto" and len(u) < _FUSED_FROM) or torch._C._get_tracing_state() is not None:
+        return "plain"
+    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return "plain"
+    known = all(type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided for t in tensors)
+    return "chunks" if known and len({t.device for t in tensors}) == 1 else "plain"
 
 
 def choose_votes_routing(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> bool:

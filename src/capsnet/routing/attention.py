@@ -26,7 +26,9 @@ from capsnet.routing.base import (
     agree,
     check_count,
     gather,
+    level,
     per_edge,
+    softmax,
     stack_trace,
 )
 
@@ -61,8 +63,8 @@ class Attention(SquashingRouting):
     ) -> Routed:
         squash = get_squash(self.squash)
         counts = None if weights is None else per_edge(weights, edges).unsqueeze(-1)
-        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
-        pose = act = votes.new_zeros(())
+        logits = level(votes)  # (B, I, J)
+        pose = act = target = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             attention = attend(logits, counts)
@@ -70,15 +72,19 @@ class Attention(SquashingRouting):
             if trace:
                 history.append((attention, logits, pose, act))
             if iteration < self.iterations - 1:
-                logits = logits + agree(votes, pose)
+                target = target + pose  # the sum of agreements with all poses is the agreement with their sum
+                logits = agree(votes, target)
         return Routed(pose, act, stack_trace(history) if trace else None)
 
 
 def attend(logits: Tensor, weights: Tensor | None) -> Tensor:
     """Softmax over the children, each counted ``weights`` (..., I, 1) times; zero, not NaN, where none counts."""
+    shape, equal = logits.shape, logits.stride(-1) == 0  # as ``level`` makes them
+    if equal:
+        logits = logits[..., :1]
     if weights is None:
-        return logits.softmax(dim=-2)
+        return softmax(logits, -2).expand(shape)
     # the peak is that of the children that count: with a larger one of a masked child all others could underflow
     peak = logits.detach().masked_fill(weights <= 0, -torch.inf).amax(dim=-2, keepdim=True)
     weighted = (logits - peak).clamp_max(0).exp() * weights  # the clamp avoids 0 * inf of masked children
-    return weighted / weighted.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)
+    return (weighted / weighted.sum(dim=-2, keepdim=True).clamp_min(torch.finfo(logits.dtype).tiny)).expand(shape)

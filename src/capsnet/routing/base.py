@@ -28,9 +28,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from capsnet import kernels
 from capsnet._names import check_name
 from capsnet.functional import full_precision, get_squash, without_autocast
-from capsnet.kernels import Memory
 
 _UNSET = torch.empty(0)
 
@@ -162,10 +162,20 @@ class Routing:
         raise NotImplementedError
 
     def fused(
-        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: Memory
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
     ) -> Routed | None:
-        """``route`` from children u (B, I, K) and matrices (I, J, D, K) without votes, or None if it is not faster."""
-        return None
+        """``route`` from children u (B, I, K) and matrices (I, J, D, K), or None where votes should be made for it.
+
+        ``route`` gets ``kernels.Votes`` of a few examples at a time, which ``gather``, ``agree`` and ``distance``
+        contract without forming them.
+        """
+
+        def route(votes: Tensor, weights: Tensor | None, params: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+            routed = self.route(votes, weights, None, params, False)
+            return routed.pose, routed.act
+
+        parents = kernels.route(route, u, weight, weights, params, memory)
+        return None if parents is None else Routed(*parents)
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         """The learned tensors of a layer with I children, J parents and D-dimensional poses."""
@@ -262,19 +272,57 @@ def check_count(what: str, value: object) -> None:
         raise ValueError(f"{what} must be a whole number of at least 1, got {value!r}")
 
 
+def level(votes: Tensor, value: float = 0.0) -> Tensor:
+    """The same logit for every vote: where most routings start. Shapes: votes (..., I, J, D) -> (..., I, J).
+
+    It is one number in memory. ``couple`` and ``weigh`` keep couplings that are equal for all parents as one column,
+    for which ``gather`` needs a single product.
+    """
+    return votes.new_ones(()).mul(value).expand(votes.shape[:-1])
+
+
 def weigh(coupling: Tensor, weights: Tensor | None, edges: Edges | None) -> Tensor:
     """Couplings times the children's factors (B, I): the weight of each vote. Shapes: as ``coupling``."""
-    return coupling if weights is None else coupling * per_edge(weights, edges).unsqueeze(-1)
+    if weights is None:
+        return coupling
+    factors = per_edge(weights, edges).unsqueeze(-1)
+    if coupling.stride(-1) == 0:
+        return (coupling[..., :1] * factors).expand(coupling.shape)
+    return coupling * factors
 
 
 def gather(coupling: Tensor, votes: Tensor) -> Tensor:
     """Each parent's sum of coupled votes [Eq. 2]: (..., I, J), (..., I, J, D) -> (..., J, D)."""
+    if isinstance(votes, kernels.Votes):
+        return votes.coupled(coupling)
     return torch.einsum("...ij,...ijd->...jd", coupling, votes)
 
 
 def agree(votes: Tensor, pose: Tensor) -> Tensor:
     """How much each vote agrees with its parent: (..., I, J, D), (..., J, D) -> (..., I, J)."""
+    if isinstance(votes, kernels.Votes):
+        return votes.agreement(pose)
     return torch.einsum("...ijd,...jd->...ij", votes, pose)
+
+
+def distance(votes: Tensor, pose: Tensor) -> Tensor:
+    """Squared distance of each vote from its parent: (..., I, J, D), (..., J, D) -> (..., I, J).
+
+    Of votes that are not in memory the square is multiplied out. Its rounding error is that of their squared length,
+    so it is less exact for votes that are far from zero and near each other.
+    """
+    if isinstance(votes, kernels.Votes):
+        square = pose.square().sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
+        return (votes.square_length() - 2 * votes.agreement(pose) + square).clamp_min(0)
+    return (votes - pose.unsqueeze(-3)).square().sum(dim=-1)
+
+
+def softmax(logits: Tensor, dim: int) -> Tensor:
+    """Softmax over the parents (-1) or the children (-2) of logits (..., I, J), in their order in memory."""
+    by_parent = logits.movedim(-1, 0)  # the order of ``agree`` of votes that are not in memory
+    if logits.ndim > 1 and by_parent.is_contiguous():
+        return by_parent.softmax(dim=0 if dim == -1 else -1).movedim(0, -1)
+    return logits.softmax(dim=dim)
 
 
 def stack_trace(history: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trace:
@@ -292,10 +340,14 @@ def couple(logits: Tensor, edges: Edges | None = None, *, leaky: bool = False) -
     Shapes: ``logits`` (B, I, J) -> (B, I, J); with ``edges``, (B, P, K, J) -> (B, P, K, J).
     """
     if edges is None:
+        shape, equal = logits.shape, not any(logits.stride())  # as ``level`` makes them
+        if equal:
+            logits = logits[:1, :1]
         if leaky:
             logits = torch.cat([torch.zeros_like(logits[..., :1]), logits], dim=-1)
-        coupling = logits.softmax(dim=-1)
-        return coupling[..., 1:] if leaky else coupling
+        coupling = softmax(logits, -1)
+        coupling = coupling[..., 1:] if leaky else coupling
+        return coupling[..., :1].expand(shape) if equal else coupling
     B, P, K, J = logits.shape
     child = edges.index.reshape(1, P * K).expand(B, -1)  # (B, P*K)
     flat = logits.reshape(B, P * K, J)

@@ -28,6 +28,7 @@ from capsnet.routing.base import (
     check_count,
     couple,
     gather,
+    level,
     stack_trace,
     weigh,
 )
@@ -80,14 +81,6 @@ class Dynamic(SquashingRouting):
         """Whether the kernels implement it: they implement Procedure 1, not its variants."""
         return type(self) is Dynamic and self.update == "add" and self.squash == "paper"
 
-    def fused(
-        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
-    ) -> Routed | None:
-        if not self.has_fast_form:
-            return None
-        pose = kernels.route(u, weight, act=weights, memory=memory, **self._kernel_options(params))
-        return None if pose is None else Routed(pose, length(pose))
-
     def _kernel_options(self, params: dict[str, Tensor]) -> dict[str, Any]:
         def plain(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> Tensor:
             return self.plain(votes, act, None, bias, trace=False).pose
@@ -98,7 +91,7 @@ class Dynamic(SquashingRouting):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        if edges is None and not trace and self.has_fast_form:
+        if edges is None and not trace and self.has_fast_form and isinstance(votes, Tensor):
             pose = kernels.route_votes(votes, act=weights, **self._kernel_options(params))
             if pose is not None:
                 return Routed(pose, length(pose))
@@ -109,8 +102,8 @@ class Dynamic(SquashingRouting):
     ) -> Routed:
         """Procedure 1 in operations that autograd knows: the reference for the kernels."""
         squash = get_squash(self.squash)
-        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J), zero for every example
-        pose = act = votes.new_zeros(())
+        logits = level(votes)  # (B, I, J), zero for every example
+        pose = act = target = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
             last = iteration == self.iterations - 1
@@ -121,8 +114,8 @@ class Dynamic(SquashingRouting):
             if trace:
                 history.append((coupling, logits, pose, act))
             if not last:
-                # out of place, because autograd and the trace keep the earlier logits
-                agreement = agree(counted, pose)
-                agreement = agreement if self.gradient == "all" else agreement.detach()
-                logits = logits + agreement if self.update == "add" else agreement
+                # the sum of agreements with all poses is the agreement with their sum
+                target = target + pose if self.update == "add" else pose
+                logits = agree(counted, target)
+                logits = logits if self.gradient == "all" else logits.detach()
         return Routed(pose, act, stack_trace(history) if trace else None)

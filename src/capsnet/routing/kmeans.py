@@ -33,7 +33,9 @@ from capsnet.routing.base import (
     agree,
     check_count,
     couple,
+    distance,
     gather,
+    level,
     stack_trace,
     weigh,
 )
@@ -77,7 +79,7 @@ class KMeans(SquashingRouting):
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         squash = get_squash(self.squash)
-        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        logits = level(votes)  # (B, I, J)
         pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for iteration in range(self.iterations):
@@ -96,11 +98,12 @@ class KMeans(SquashingRouting):
         total = gather(counted, votes)
         if self.distance == "inner":
             return total
-        return total / counted.sum(dim=-2).clamp_min(torch.finfo(votes.dtype).tiny).unsqueeze(-1)
+        least = torch.finfo(votes.dtype).eps ** 2  # with much less the backward pass would overflow
+        return total / counted.sum(dim=-2).clamp_min(least).unsqueeze(-1)
 
     def similarity(self, votes: Tensor, centre: Tensor) -> Tensor:
         """Minus the distance of each vote from its parent: (..., I, J)."""
         if self.distance == "euclidean":
-            return -(votes - centre.unsqueeze(-3)).square().sum(dim=-1)
+            return -distance(votes, centre)
         length = torch.linalg.vector_norm(centre, dim=-1, keepdim=True)
         return agree(votes, centre / torch.where(length > 0, length, 1))

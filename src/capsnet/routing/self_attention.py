@@ -24,6 +24,7 @@ from capsnet.routing.base import (
     agree,
     couple,
     gather,
+    level,
     stack_trace,
     weigh,
 )
@@ -56,7 +57,7 @@ class SelfAttention(SquashingRouting):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        total = gather(weigh(votes.new_ones(votes.shape[:-1]), weights, edges), votes)  # (B, J, D)
+        total = gather(weigh(level(votes, 1.0), weights, edges), votes)  # (B, J, D)
         logits = agree(votes, total) / votes.shape[-1] ** 0.5  # (B, I, J)
         coupling = couple(logits, edges)
         if "prior" in params:

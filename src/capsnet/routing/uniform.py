@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting, couple, gather, level, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Uniform(SquashingRouting):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        logits = level(votes)  # (B, I, J)
         coupling = couple(logits, edges)
         pose, act = get_squash(self.squash)(gather(weigh(coupling, weights, edges), votes))
         return Routed(pose, act, stack_trace([(coupling, logits, pose, act)]) if trace else None)
