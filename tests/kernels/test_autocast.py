@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from capsnet import kernels
-from capsnet.kernels import Memory, conv2d, conv_relu_conv, cost, has_bf16, route, route_votes, stem, using
+from capsnet import kernels, routing
+from capsnet.kernels import Memory, conv2d, conv_relu_conv, cost, has_bf16, route_votes, stem, using
 from tests.kernels import test_fft_conv, test_stem
 from tests.kernels._compare import assert_as_good_in_bf16
 
@@ -174,7 +174,11 @@ def test_routing_kernels_compute_in_single_precision(kernel: str, children: torc
     votes = torch.randn(5, 7, 3, 6, generator=g).to(children)
 
     def run(*leaves: Tensor) -> list[Tensor]:
-        pose = route(*leaves) if kernel == "children" else route_votes(*leaves)
+        if kernel == "children":
+            routed = routing.get("dynamic").fused(*leaves, None, {}, Memory())
+            pose = None if routed is None else routed.pose
+        else:
+            pose = route_votes(*leaves)
         assert pose is not None
         assert pose.dtype == torch.float32
         return [pose, *torch.autograd.grad(pose.square().sum(), leaves)]

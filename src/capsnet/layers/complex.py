@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from capsnet.functional import full_precision
+
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
     """Real and imaginary part: (B, 2 C, ...) -> 2 x (B, C, ...)."""
@@ -21,7 +23,7 @@ def split(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def magnitude(x: Tensor) -> Tensor:
     """|z| of each complex channel, with a finite gradient at 0: (B, 2 C, ...) -> (B, C, ...)."""
-    real, imaginary = split(x)
+    real, imaginary = split(full_precision(x))
     square = real.square() + imaginary.square()
     return torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
 
@@ -130,7 +132,7 @@ class ComplexBatchNorm2d(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        pair = torch.stack(split(x))  # (2, B, C, H, W)
+        pair = torch.stack(split(full_precision(x)))  # (2, B, C, H, W)
         if self.training:
             mean = pair.mean(dim=(1, 3, 4))  # (2, C)
             real, imaginary = pair - mean[:, None, :, None, None]

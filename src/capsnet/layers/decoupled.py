@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet._names import check_name
+from capsnet.functional import full_precision, without_autocast
 
 Length = Literal["sphere", "ball", "tanh", "linear", "segmented", "logarithmic"]
 Angle = Literal["cosine", "linear", "squared"]
@@ -77,10 +78,12 @@ class DecoupledConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         filters = self.weight / (self.weight.square().sum(dim=(1, 2, 3), keepdim=True) + 1e-12).sqrt()
-        fit = nn.functional.conv2d(x, filters, None, self.stride, self.padding)  # |x| cos(theta)
+        fit = full_precision(nn.functional.conv2d(x, filters, None, self.stride, self.padding))  # |x| cos(theta)
         ones = torch.ones_like(self.weight[:1])
-        length = nn.functional.conv2d(x.square(), ones, None, self.stride, self.padding)  # (B, 1, H', W')
-        length = (length.clamp_min(0) + 1e-8).sqrt()
+        squares = full_precision(x).square()
+        with without_autocast(x):
+            square = nn.functional.conv2d(squares, ones, None, self.stride, self.padding)
+        length = (square.clamp_min(0) + 1e-8).sqrt()  # (B, 1, H', W')
         if self.training:
             with torch.no_grad():
                 self.mean_length.lerp_(length.mean().to(self.mean_length.dtype), self.momentum)

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from capsnet.functional import full_precision
 from capsnet.oscillators import random_phases, rotate, tangent, unit
 
 
@@ -98,7 +99,7 @@ class KuramotoLayer(nn.Module):
         """J x."""
         coupling = self.conv if self.attention is None else self.attention
         assert coupling is not None
-        return coupling(x.flatten(1, 2)).unflatten(1, (self.channels, self.n))
+        return full_precision(coupling(x.flatten(1, 2))).unflatten(1, (self.channels, self.n))
 
     def start(self, like: Tensor) -> Tensor:
         """The first phases: at random in training, else the same for all images and calls."""
@@ -110,7 +111,7 @@ class KuramotoLayer(nn.Module):
 
     def forward(self, stimulus: Tensor, x: Tensor | None = None, trace: bool = False) -> Oscillation:
         """``stimulus`` (B, C, n, H, W); ``x`` are the phases to start from, by default ``start``."""
-        c = self.norm(stimulus.flatten(1, 2)).unflatten(1, (self.channels, self.n))
+        c = full_precision(self.norm(stimulus.flatten(1, 2))).unflatten(1, (self.channels, self.n))
         x = self.start(c) if x is None else unit(x, dim=2)
         steps, energies = [], []
         for _ in range(self.steps):
@@ -158,7 +159,7 @@ class Readout(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        z = self.conv(x.flatten(1, 2)).unflatten(1, (-1, self.n))
+        z = full_precision(self.conv(x.flatten(1, 2))).unflatten(1, (-1, self.n))
         square = z.square().sum(dim=2)
         length = torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
         return length + self.bias[:, None, None]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from capsnet.functional import full_precision
 from capsnet.oscillators import unit
 
 
@@ -48,7 +49,7 @@ class _Rotating(nn.Module):
         B, n = z.shape[:2]
         # |z| as one more "component", so that one call of the layer computes psi and chi
         both = torch.cat([z, lengths(z).unsqueeze(1)], dim=1)
-        done = self.layer(both.flatten(0, 1)).unflatten(0, (B, n + 1))
+        done = full_precision(self.layer(both.flatten(0, 1))).unflatten(0, (B, n + 1))
         psi, chi = done[:, :n], done[:, n]
         strength = torch.relu(self.norm(0.5 * lengths(psi) + 0.5 * chi))
         return unit(psi + self.bias, dim=1) * strength.unsqueeze(1)
