@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,7 +26,7 @@ def has_bf16() -> bool:
         return wanted == "1"
     if not torch.backends.mkldnn.is_available():
         return False
-    if not hasattr(torch.cpu, "get_capabilities"):  # before torch 2.11
+    if not hasattr(torch.cpu, "get_capabilities"):  # an older PyTorch
         return torch.cpu._is_avx512_bf16_supported()
     found = torch.cpu.get_capabilities()
     return any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
@@ -36,11 +35,6 @@ def has_bf16() -> bool:
 def autocast_dtype() -> torch.dtype | None:
     """The dtype to which autocast lowers products on the CPU; None outside of it."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-
-
-def outside_autocast() -> AbstractContextManager[object]:
-    """A block in which autocast on the CPU is off."""
-    return nullcontext() if autocast_dtype() is None else torch.autocast("cpu", enabled=False)
 
 
 def in_single(function: Callable[P, R]) -> Callable[P, R]:
@@ -54,7 +48,7 @@ def in_single(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling() or autocast_dtype() is None:
             return function(*args, **kwargs)
-        with outside_autocast():
+        with torch.autocast("cpu", enabled=False):
             return function(*map(single, args), **{name: single(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
 
     return call

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnet.kernels._autocast import in_single, outside_autocast
+from capsnet.functional import without_autocast
+from capsnet.kernels._autocast import in_single
 from capsnet.kernels._memory import Memory
 from capsnet.kernels._spectral import Fill, Run, Spectral
 from capsnet.kernels._tiles import Plan
@@ -48,9 +49,9 @@ def conv2d(
         return F.conv2d(x, weight, bias, stride, padding)
     memory = memory or Memory()
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
-        with outside_autocast():
+        with without_autocast(x):
             return _Conv2d.apply(x, weight, bias, plan, memory)
-    with torch.no_grad(), outside_autocast(), memory.exclusive() as memory:
+    with torch.no_grad(), without_autocast(x), memory.exclusive() as memory:
         step = max(1, _ROWS // plan.tiles)
         parts = [_forward(part, weight, plan, memory) for part in x.split(step)]
         return _add_bias(torch.cat(parts) if len(parts) > 1 else parts[0], bias)

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnet.kernels._autocast import in_single, outside_autocast
+from capsnet.functional import without_autocast
+from capsnet.kernels._autocast import in_single
 from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import slots
 from capsnet.kernels._procedure import differentiable
@@ -59,9 +60,9 @@ def conv_relu_conv(
         return None
     memory = memory or Memory()
     if backward:
-        with outside_autocast():
+        with without_autocast(x):
             return _Stem.apply(x, w1, b1, w2, b2, plan, memory)
-    with torch.no_grad(), outside_autocast(), memory.exclusive() as memory:
+    with torch.no_grad(), without_autocast(x), memory.exclusive() as memory:
         step = max(1, _ROWS // plan.tiles)
         parts = [_forward(part, w1, b1, w2, plan, memory, keep=False) for part in x.split(step)]
         return (torch.cat(parts) if len(parts) > 1 else parts[0]).add_(b2.view(1, -1, 1, 1))
