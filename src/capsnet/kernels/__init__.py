@@ -8,8 +8,10 @@ CAPSNET_KERNELS.
 from capsnet.kernels._memory import Memory
 from capsnet.kernels.cost import using
 from capsnet.kernels.dynamic_routing import route
+from capsnet.kernels.em_routing import EMOptions, route_em
 from capsnet.kernels.fft_conv import conv2d
 from capsnet.kernels.stem import conv_relu_conv
 from capsnet.kernels.votes_routing import route_votes
+from capsnet.kernels.windows import windows
 
-__all__ = ["Memory", "conv2d", "conv_relu_conv", "route", "route_votes", "using"]
+__all__ = ["EMOptions", "Memory", "conv2d", "conv_relu_conv", "route", "route_em", "route_votes", "using", "windows"]

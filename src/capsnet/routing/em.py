@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnet import kernels
 from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
 
 
@@ -89,11 +90,59 @@ class EM(Routing):
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
         with uncast(votes):
-            return self._route(votes, weights, edges, params, trace)
+            if not trace:
+                routed = self._fused(votes, None, weights, edges, params, None)
+                if routed is not None:
+                    return routed
+            return self.plain(votes, weights, edges, params, trace)
 
-    def _route(
+    def fused(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
+    ) -> Routed | None:
+        return self._fused(u, weight, weights, None, params, memory)
+
+    def fused_windows(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, edges: Edges, params: dict[str, Tensor], memory: Any
+    ) -> Routed | None:
+        return self._fused(u, weight, weights, edges, params, memory)
+
+    def _fused(
+        self,
+        u: Tensor,
+        weight: Tensor | None,
+        weights: Tensor | None,
+        edges: Edges | None,
+        params: dict[str, Tensor],
+        memory: kernels.Memory | None,
+    ) -> Routed | None:
+        """The kernel: from children and matrices, or with ``weight`` None from votes."""
+        if type(self) is not EM or self.covariance != "diagonal":
+            return None
+        J = u.shape[-2] if weight is None else weight.shape[1]
+        costs = [params.get(name, u.new_zeros(())).expand(J) for name in ("use_cost", "act_cost")]
+
+        def plain(
+            u: Tensor, weight: Tensor | None, weights: Tensor | None, use_cost: Tensor, act_cost: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            votes = u if weight is None else torch.einsum("...ik,ijdk->...ijd", u, weight)
+            return self.plain(votes, weights, edges, {"use_cost": use_cost, "act_cost": act_cost}, False)[:2]
+
+        temperatures = tuple(map(self.temperature, range(self.iterations)))
+        options = kernels.EMOptions(temperatures, self.start_cost, self.min_variance, plain)
+        index, children = (None, 0) if edges is None else edges
+        routed = kernels.route_em(
+            u, weight, weights, *costs, options, seen=index, children=children, memory=memory
+        )
+        return None if routed is None else Routed(*routed)
+
+    def temperature(self, iteration: int) -> float:
+        """lambda, the inverse temperature of an iteration."""
+        return self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
+
+    def plain(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
+        """The procedure in operations that autograd knows: the reference for the kernel."""
         dtype, votes = votes.dtype, at_least_single(votes)  # half precision is too coarse for variances
         even = weigh(votes.new_ones(votes.shape[:-1]), weights, edges).to(votes.dtype)
         centre = gather(even / even.sum(dim=-2, keepdim=True).clamp_min(tiny(votes)), votes).detach()  # (B, J, D)
@@ -140,8 +189,7 @@ class EM(Routing):
         D = votes.shape[-1]
         use_cost, act_cost = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
         cost = (D * (self.start_cost + use_cost) + log_sigma) * total
-        inverse_temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
-        act_logit = inverse_temperature * (act_cost - cost)
+        act_logit = self.temperature(iteration) * (act_cost - cost)
         precision = variance.reciprocal()
         offset = (mean.square() * precision).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
         distance = agree(squares, precision) - 2 * agree(votes, mean * precision) + offset
