@@ -5,10 +5,11 @@ Each has a reference implementation with the same result up to rounding, and is 
 CAPSNET_KERNELS.
 """
 
+from capsnet.kernels._em_procedure import EMOptions
 from capsnet.kernels._memory import Memory
 from capsnet.kernels.cost import using
 from capsnet.kernels.dynamic_routing import route
-from capsnet.kernels.em_routing import EMOptions, route_em
+from capsnet.kernels.em_routing import route_em
 from capsnet.kernels.fft_conv import conv2d
 from capsnet.kernels.stem import conv_relu_conv
 from capsnet.kernels.votes_routing import route_votes

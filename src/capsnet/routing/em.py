@@ -89,11 +89,10 @@ class EM(Routing):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
+        routed = None if trace else self._fused(votes, None, weights, edges, params, None)
+        if routed is not None:
+            return routed
         with uncast(votes):
-            if not trace:
-                routed = self._fused(votes, None, weights, edges, params, None)
-                if routed is not None:
-                    return routed
             return self.plain(votes, weights, edges, params, trace)
 
     def fused(
@@ -115,11 +114,12 @@ class EM(Routing):
         params: dict[str, Tensor],
         memory: kernels.Memory | None,
     ) -> Routed | None:
-        """The kernel: from children and matrices, or with ``weight`` None from votes."""
-        if type(self) is not EM or self.covariance != "diagonal":
+        """The kernel, from children and matrices, or from votes if ``weight`` is None; in at least single precision."""
+        kind, dtype = u.device.type, u.dtype
+        if torch.is_autocast_enabled(kind) and weight is not None:
+            dtype = torch.get_autocast_dtype(kind)  # what votes would have
+        if type(self) is not EM or self.covariance != "diagonal" or dtype == torch.float16:
             return None
-        J = u.shape[-2] if weight is None else weight.shape[1]
-        costs = [params.get(name, u.new_zeros(())).expand(J) for name in ("use_cost", "act_cost")]
 
         def plain(
             u: Tensor, weight: Tensor | None, weights: Tensor | None, use_cost: Tensor, act_cost: Tensor
@@ -127,13 +127,14 @@ class EM(Routing):
             votes = u if weight is None else torch.einsum("...ik,ijdk->...ijd", u, weight)
             return self.plain(votes, weights, edges, {"use_cost": use_cost, "act_cost": act_cost}, False)[:2]
 
-        temperatures = tuple(map(self.temperature, range(self.iterations)))
+        J = u.shape[-2] if weight is None else weight.shape[1]
+        costs = [params.get(name, u.new_zeros(())).expand(J) for name in ("use_cost", "act_cost")]
+        temperatures = tuple(self.temperature(iteration) for iteration in range(self.iterations))
         options = kernels.EMOptions(temperatures, self.start_cost, self.min_variance, plain)
-        index, children = (None, 0) if edges is None else edges
-        routed = kernels.route_em(
-            u, weight, weights, *costs, options, seen=index, children=children, memory=memory
-        )
-        return None if routed is None else Routed(*routed)
+        with uncast(u):
+            tensors = [None if t is None else at_least_single(t) for t in (u, weight, weights, *costs)]
+            routed = kernels.route_em(*tensors, options, edges=edges, memory=memory)
+        return None if routed is None else Routed(*(t.to(dtype) for t in routed))
 
     def temperature(self, iteration: int) -> float:
         """lambda, the inverse temperature of an iteration."""
@@ -221,8 +222,8 @@ def uncast(votes: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
-def at_least_single(votes: Tensor) -> Tensor:
-    return votes.float() if votes.dtype in (torch.float16, torch.bfloat16) else votes
+def at_least_single(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def tiny(like: Tensor) -> float:
