@@ -6,12 +6,27 @@ CAPSNET_KERNELS.
 """
 
 from capsnet.kernels._autocast import has_bf16
+from capsnet.kernels._em_procedure import EMOptions
 from capsnet.kernels._memory import Memory
 from capsnet.kernels.chunked_routing import route
 from capsnet.kernels.cost import using
+from capsnet.kernels.em_routing import route_em
 from capsnet.kernels.fft_conv import conv2d
 from capsnet.kernels.stem import conv_relu_conv
 from capsnet.kernels.votes import Votes
 from capsnet.kernels.votes_routing import route_votes
+from capsnet.kernels.windows import windows
 
-__all__ = ["Memory", "Votes", "conv2d", "conv_relu_conv", "has_bf16", "route", "route_votes", "using"]
+__all__ = [
+    "EMOptions",
+    "Memory",
+    "Votes",
+    "conv2d",
+    "conv_relu_conv",
+    "has_bf16",
+    "route",
+    "route_em",
+    "route_votes",
+    "using",
+    "windows",
+]

@@ -261,3 +261,9 @@ def choose_routing(u: Tensor, weight: Tensor, *others: Tensor | None) -> Literal
 def choose_votes_routing(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> bool:
     """Whether to route given votes by the kernel: wherever it can."""
     return current_path() != "plain" and ordinary(votes, bias, act) and votes.ndim == 4 and min(votes.shape) > 0
+
+
+def choose_em(u: Tensor, weight: Tensor | None, *others: Tensor | None) -> bool:
+    """Whether to route by the EM kernel, from children and weights or from given votes: wherever it can."""
+    sizes = (*u.shape, *(() if weight is None else weight.shape))
+    return current_path() != "plain" and ordinary(u, weight, *others) and min(sizes) > 0

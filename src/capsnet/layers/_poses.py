@@ -43,16 +43,18 @@ def child_dim(weight: Tensor, pose: Pose) -> int:
     return SIDE * SIDE if pose == "matrix" else weight.shape[3]
 
 
-def cast_votes(children: Tensor, weight: Tensor, pose: Pose) -> Tensor:
-    """Children (K, N, D), weights of K children -> votes (K, N, J, D'), by one batched matrix product.
+def linear_weight(weight: Tensor, pose: Pose) -> Tensor:
+    """The weights as matrices (K, J, D', D) that map the numbers of a pose, stored in a row.
 
     M W for a row-by-row M is one product with a block-diagonal 16 x 16 matrix: four times the multiplications, but
     half the time, because the votes come out in their final order and need not be copied.
     """
-    K, J = weight.shape[:2]
-    if pose == "matrix":
-        rows = torch.eye(SIDE, dtype=weight.dtype, device=weight.device)
-        linear = torch.einsum("rs,kjmc->krmjsc", rows, weight).reshape(K, SIDE * SIDE, -1)  # (K, 16, J * 16)
-    else:
-        linear = weight.permute(0, 3, 1, 2).flatten(2)  # (K, D, J * D')
-    return torch.bmm(children, linear).unflatten(2, (J, -1))
+    if pose == "vector":
+        return weight
+    rows = torch.eye(SIDE, dtype=weight.dtype, device=weight.device)
+    return torch.einsum("rs,kjmc->kjscrm", rows, weight).reshape(*weight.shape[:2], SIDE * SIDE, SIDE * SIDE)
+
+
+def cast_votes(children: Tensor, weight: Tensor) -> Tensor:
+    """Children (K, N, D), matrices (K, J, D', D) -> votes (K, N, J, D'), by one batched matrix product."""
+    return torch.bmm(children, weight.flatten(1, 2).transpose(1, 2)).unflatten(2, weight.shape[1:3])

@@ -10,7 +10,8 @@ The votes dominate the memory: B x H' x W' x K*K*T x T' x D' numbers, K*K / stri
 import torch
 from torch import Tensor
 
-from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight
+from capsnet.kernels import Memory, windows
+from capsnet.layers._poses import SIDE, Pose, cast_votes, child_dim, empty_weight, linear_weight
 from capsnet.layers._routed import RoutedLayer
 from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Edges, Routed, Routing
@@ -52,6 +53,7 @@ class ConvCaps(RoutedLayer):
         weight = empty_weight(children, out_types, in_dim, out_dim, pose, device, dtype)  # (K*K*T, T', D', D)
         super().__init__(routing, weight, out_types, out_dim, children, pose)
         self.in_types, self.kernel_size, self.stride = in_types, kernel_size, stride
+        self._memory = Memory()  # scratch of the fused form, not in the state_dict
 
     def grid(self, height: int, width: int) -> tuple[int, int, int]:
         """(H', W', T') of the parents that an H x W grid of children has."""
@@ -68,28 +70,39 @@ class ConvCaps(RoutedLayer):
         """
         children = height * width * self.in_types
         numbers = torch.arange(children, device=device)
-        windows = _windows(numbers.view(1, height, width, self.in_types, 1), self.kernel_size, self.stride)
-        return Edges(windows.reshape(-1, self.weight.shape[0]), children)
+        seen = windows(numbers.view(1, height, width, self.in_types, 1), self.kernel_size, self.stride)
+        return Edges(seen.reshape(-1, self.weight.shape[0]), children)
 
-    def votes(self, poses: Tensor) -> Tensor:
-        """(B, H, W, T, D) -> (B, P, K*K*T, T', D'), as one matrix product per child of a window."""
+    def windows(self, poses: Tensor) -> Tensor:
+        """(B, H, W, T, D) -> (B, P, K*K*T, D): the children that each position sees."""
         T, D = self.in_types, child_dim(self.weight, self.pose)
         if poses.ndim != 5 or poses.shape[3:] != (T, D):
             raise ValueError(f"expected poses of shape (B, H, W, {T}, {D}), got {tuple(poses.shape)}")
         B, H, W = poses.shape[:3]
         down, right, _ = self.grid(H, W)
-        windows = _windows(poses, self.kernel_size, self.stride)  # (B, H', W', K, K, T, D)
         K = self.weight.shape[0]  # not -1, which an empty batch does not allow
-        children = windows.permute(3, 4, 5, 0, 1, 2, 6).reshape(K, B * down * right, D)  # (K*K*T, B * P, D)
-        return cast_votes(children, self.weight, self.pose).unflatten(1, (B, down * right)).permute(1, 2, 0, 3, 4)
+        return windows(poses, self.kernel_size, self.stride).reshape(B, down * right, K, D)
+
+    def votes(self, poses: Tensor) -> Tensor:
+        """(B, H, W, T, D) -> (B, P, K*K*T, T', D'), as one matrix product per child of a window."""
+        return self._votes(self.windows(poses), linear_weight(self.weight, self.pose))
+
+    def _votes(self, children: Tensor, weight: Tensor) -> Tensor:
+        votes = cast_votes(children.flatten(0, 1).transpose(0, 1), weight)  # (K*K*T, B * P, T', D')
+        return votes.unflatten(1, children.shape[:2]).permute(1, 2, 0, 3, 4)
 
     def forward(self, poses: Children, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+        """Uses the routing's fused form if it has a faster one."""
         poses, act = split_children(poses, act)
-        votes = self.votes(poses)
+        children, weight = self.windows(poses), linear_weight(self.weight, self.pose)
         H, W = poses.shape[1:3]
         check_presence(act, poses)
-        weights = None if act is None else act.flatten(1)
-        routed = self.route(votes, weights, edges=self.edges(H, W, poses.device), trace=trace)
+        weights, edges, routed = None if act is None else act.flatten(1), self.edges(H, W, poses.device), None
+        if not trace:
+            params = dict(self.routing_params.items())
+            routed = self.routing.fused_windows(children, weight, weights, edges, params, self._memory)
+        if routed is None:
+            routed = self.route(self._votes(children, weight), weights, edges=edges, trace=trace)
         pose, presence, history = routed  # (B, P, T', D'), (B, P, T')
         down, right, _ = self.grid(H, W)
         return Routed(pose.unflatten(1, (down, right)), presence.unflatten(1, (down, right)), history)
@@ -148,7 +161,7 @@ class ClassCaps(RoutedLayer):
             raise ValueError(f"expected poses of shape (B, H, W, {T}, {D}), got {tuple(poses.shape)}")
         B, H, W = poses.shape[:3]
         children = poses.permute(3, 0, 1, 2, 4).reshape(T, B * H * W, D)
-        votes = cast_votes(children, self.weight, self.pose).unflatten(1, (B, H, W))  # (T, B, H, W, J, D')
+        votes = cast_votes(children, linear_weight(self.weight, self.pose)).unflatten(1, (B, H, W))  # (T, B, H, W, J, D')
         placed = votes + self.coordinates(H, W).unsqueeze(2).to(votes.dtype)
         return placed.permute(1, 2, 3, 0, 4, 5).flatten(1, 3)
 
@@ -170,8 +183,3 @@ class ClassCaps(RoutedLayer):
 def check_presence(act: Tensor | None, poses: Tensor) -> None:
     if act is not None and act.shape != poses.shape[:4]:
         raise ValueError(f"act must have shape (B, H, W, T) = {tuple(poses.shape[:4])}, got {tuple(act.shape)}")
-
-
-def _windows(grid: Tensor, kernel: int, stride: int) -> Tensor:
-    """(B, H, W, T, D) -> (B, H', W', K, K, T, D), a view: the children of each position's window."""
-    return grid.unfold(1, kernel, stride).unfold(2, kernel, stride).permute(0, 1, 2, 5, 6, 3, 4)

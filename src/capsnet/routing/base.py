@@ -177,6 +177,12 @@ class Routing:
         parents = kernels.route(route, u, weight, weights, params, memory)
         return None if parents is None else Routed(*parents)
 
+    def fused_windows(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, edges: Edges, params: dict[str, Tensor], memory: Any
+    ) -> Routed | None:
+        """``route`` of windows: children u (B, P, K, D'), matrices (K, J, D, D'); or None if it is not faster."""
+        return None
+
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         """The learned tensors of a layer with I children, J parents and D-dimensional poses."""
         return {}

@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnet import kernels
 from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
 
 
@@ -88,12 +89,61 @@ class EM(Routing):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
+        routed = None if trace else self._fused(votes, None, weights, edges, params, None)
+        if routed is not None:
+            return routed
         with uncast(votes):
-            return self._route(votes, weights, edges, params, trace)
+            return self.plain(votes, weights, edges, params, trace)
 
-    def _route(
+    def fused(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
+    ) -> Routed | None:
+        return self._fused(u, weight, weights, None, params, memory)
+
+    def fused_windows(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, edges: Edges, params: dict[str, Tensor], memory: Any
+    ) -> Routed | None:
+        return self._fused(u, weight, weights, edges, params, memory)
+
+    def _fused(
+        self,
+        u: Tensor,
+        weight: Tensor | None,
+        weights: Tensor | None,
+        edges: Edges | None,
+        params: dict[str, Tensor],
+        memory: kernels.Memory | None,
+    ) -> Routed | None:
+        """The kernel, from children and matrices, or from votes if ``weight`` is None; in at least single precision."""
+        kind, dtype = u.device.type, u.dtype
+        if torch.is_autocast_enabled(kind) and weight is not None:
+            dtype = torch.get_autocast_dtype(kind)  # what votes would have
+        if type(self) is not EM or self.covariance != "diagonal" or dtype == torch.float16:
+            return None
+
+        def plain(
+            u: Tensor, weight: Tensor | None, weights: Tensor | None, use_cost: Tensor, act_cost: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            votes = u if weight is None else torch.einsum("...ik,ijdk->...ijd", u, weight)
+            return self.plain(votes, weights, edges, {"use_cost": use_cost, "act_cost": act_cost}, False)[:2]
+
+        J = u.shape[-2] if weight is None else weight.shape[1]
+        costs = [params.get(name, u.new_zeros(())).expand(J) for name in ("use_cost", "act_cost")]
+        temperatures = tuple(self.temperature(iteration) for iteration in range(self.iterations))
+        options = kernels.EMOptions(temperatures, self.start_cost, self.min_variance, plain)
+        with uncast(u):
+            tensors = [None if t is None else at_least_single(t) for t in (u, weight, weights, *costs)]
+            routed = kernels.route_em(*tensors, options, edges=edges, memory=memory)
+        return None if routed is None else Routed(*(t.to(dtype) for t in routed))
+
+    def temperature(self, iteration: int) -> float:
+        """lambda, the inverse temperature of an iteration."""
+        return self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
+
+    def plain(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
+        """The procedure in operations that autograd knows: the reference for the kernel."""
         dtype, votes = votes.dtype, at_least_single(votes)  # half precision is too coarse for variances
         even = weigh(votes.new_ones(votes.shape[:-1]), weights, edges).to(votes.dtype)
         centre = gather(even / even.sum(dim=-2, keepdim=True).clamp_min(tiny(votes)), votes).detach()  # (B, J, D)
@@ -140,8 +190,7 @@ class EM(Routing):
         D = votes.shape[-1]
         use_cost, act_cost = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
         cost = (D * (self.start_cost + use_cost) + log_sigma) * total
-        inverse_temperature = self.inverse_temperature * (1 - 0.95 ** (iteration + 1))
-        act_logit = inverse_temperature * (act_cost - cost)
+        act_logit = self.temperature(iteration) * (act_cost - cost)
         precision = variance.reciprocal()
         offset = (mean.square() * precision).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
         distance = agree(squares, precision) - 2 * agree(votes, mean * precision) + offset
@@ -173,8 +222,8 @@ def uncast(votes: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
-def at_least_single(votes: Tensor) -> Tensor:
-    return votes.float() if votes.dtype in (torch.float16, torch.bfloat16) else votes
+def at_least_single(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def tiny(like: Tensor) -> float:
