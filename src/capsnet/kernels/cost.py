@@ -234,3 +234,10 @@ def choose_routing(
 def choose_votes_routing(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> bool:
     """Whether to route given votes by the kernel: wherever it can."""
     return current_path() != "plain" and ordinary(votes, bias, act) and votes.ndim == 4 and min(votes.shape) > 0
+
+
+def choose_folding(x: Tensor, *parameters: Tensor) -> bool:
+    """Whether to fold BatchNorm into the next convolution: wherever it can, also under autocast to bfloat16."""
+    with torch.autocast("cpu", enabled=False):  # it is taken into account by the kernel
+        usual = current_path() != "plain" and ordinary(x, *parameters) and min(x.shape) > 0
+    return usual and (not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") == torch.bfloat16)
