@@ -8,6 +8,7 @@ from torch import Tensor
 
 import capsnet
 from capsnet.kernels import Stage, conv_relu_norm, folded_norm, using
+from capsnet.kernels._parallel import each
 from capsnet.models.efficient import EfficientCapsNet
 from tests.kernels._compare import assert_as_good
 
@@ -81,6 +82,18 @@ def test_first_and_second_derivatives_pass_gradcheck(training: bool) -> None:
     leaves = [t.double().requires_grad_() for t in tensors]
     assert torch.autograd.gradcheck(fast, leaves)
     assert torch.autograd.gradgradcheck(fast, leaves)
+
+
+def test_each_thread_of_the_pool_computes_alone() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        seen: list[int] = []
+        each(range(6), lambda slot, piece: seen.append(torch.get_num_threads()))
+        assert seen == [1] * 6
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_running_statistics_are_those_of_batch_norm() -> None:
