@@ -26,8 +26,9 @@ def made_ahead(make: Callable[[A], B], items: Iterable[A], ahead: int = AHEAD) -
     pool = ThreadPoolExecutor(1, "capsnet-data")
     try:
         threads = torch.get_num_threads()
-        pool.submit(_use_one_thread).result()
-        torch.set_num_threads(threads)  # threads that others start later take the last value set
+        if threads > 1:
+            pool.submit(_use_one_thread).result()
+            torch.set_num_threads(threads)  # threads that others start later take the last value set
         for item in items:
             waiting.append((item, pool.submit(make, item)))
             if len(waiting) > ahead:
