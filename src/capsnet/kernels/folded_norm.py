@@ -27,6 +27,7 @@ from torch import Tensor
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels._procedure import differentiable
 from capsnet.kernels.cost import choose_folding
+from capsnet.kernels.packed_conv import available
 
 _PIECE = 1 << 18  # numbers of a map that are changed at once, so that the next pass over them reads the cache
 
@@ -94,8 +95,7 @@ class _Folded(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             for stage in stages:
                 b = stage.bias if fold is None else stage.bias + stage.weight.sum((2, 3)) @ fold.shift
-                r = torch.conv2d(maps[-1], _folded_weight(stage.weight, fold, dtype), b.to(dtype), stage.stride)
-                maps.append(r.relu_().contiguous(memory_format=torch.channels_last))
+                maps.append(_conv_relu(maps[-1], _folded_weight(stage.weight, fold, dtype), b.to(dtype), stage.stride))
                 fold = _Fold.of(maps[-1], stage)
                 folds.append(fold)
                 if not any(ctx.needs_input_grad):
@@ -181,6 +181,16 @@ def _channels_last(x: Tensor) -> Tensor:
     _, C, H, W = x.shape
     x = x.contiguous(memory_format=torch.channels_last)
     return x.as_strided(x.shape, (H * W * C, 1, W * C, C))
+
+
+def _conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: tuple[int, ...]) -> Tensor:
+    """relu(conv2d(x, weight, bias, stride)), channels last; oneDNN applies the ReLU while a result is in a register."""
+    if available() and x.dtype in (torch.float32, torch.bfloat16):
+        sizes = [0, 0], list(stride), [1, 1], 1
+        r = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *sizes, "relu", [], "")
+    else:
+        r = torch.conv2d(x, weight, bias, stride).relu_()
+    return r.contiguous(memory_format=torch.channels_last)
 
 
 def _folded_weight(weight: Tensor, fold: _Fold | None, dtype: torch.dtype) -> Tensor:
