@@ -236,9 +236,13 @@ def choose_votes_routing(votes: Tensor, bias: Tensor | None, act: Tensor | None)
     return current_path() != "plain" and ordinary(votes, bias, act) and votes.ndim == 4 and min(votes.shape) > 0
 
 
+_FOLDED_FROM = 12_000  # pixels, 16 digits: for fewer, folding the weights costs more than normalising the maps
+
+
 def choose_folding(x: Tensor, *parameters: Tensor) -> bool:
-    """Whether to fold BatchNorm into the next convolution: wherever it can, also under autocast to bfloat16."""
-    if current_path() == "plain" or min(x.shape) == 0:
+    """Whether to fold BatchNorm into the next convolution: for enough images, also under autocast to bfloat16."""
+    path = current_path()
+    if path == "plain" or min(x.shape) == 0 or (path == "auto" and x[:, 0].numel() < _FOLDED_FROM):
         return False
     with torch.autocast("cpu", enabled=False):  # it is taken into account by the kernel
         usual = ordinary(x, *parameters)

@@ -56,7 +56,7 @@ def plain(x: Tensor, stages: Sequence[Stage], weight: Tensor, bias: Tensor) -> T
 
 
 def conv_relu_norm(x: Tensor, stages: Sequence[Stage], weight: Tensor, bias: Tensor) -> Tensor | None:
-    """``plain``, with every BatchNorm folded into the layer after it, or None where that cannot be done.
+    """``plain``, with every BatchNorm folded into the layer after it, or None where that is not faster.
 
     Shapes: x (B, C, H, W), weight (C', 1, H', W') with the size of the last map -> (B, C')
     """
