@@ -155,7 +155,9 @@ def test_strided_arguments_match_contiguous_ones(form: str) -> None:
         torch.stack([use, use], 1)[:, 0],
         cost,
     ]
-    for a, b in zip(*(run(function, x, torch.float32, range(5)) for x in ((u, w, act, use, cost), strided)), strict=True):
+    for a, b in zip(
+        *(run(function, x, torch.float32, range(5)) for x in ((u, w, act, use, cost), strided)), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 

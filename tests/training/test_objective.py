@@ -24,7 +24,7 @@ def test_micro_batches_add_up_to_the_whole_gradient(tiny: capsnet.Model, quick: 
             for index in torch.arange(7).tensor_split(count)
         ]
         losses = objective.backward(quick, whole, model, scaler, parts, weights, 0)
-        gradients.append([losses["loss"], *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+        gradients.append([losses["loss"].item(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
     for other in gradients[1:]:
         assert other[0] == pytest.approx(gradients[0][0], rel=1e-6)
         for mine, first in zip(other[1:], gradients[0][1:], strict=True):

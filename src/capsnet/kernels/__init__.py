@@ -1,4 +1,5 @@
-"""Fast paths for CPUs: convolution by transforms, a stem without transpositions, routing without votes.
+"""Fast paths for CPUs: convolution by transforms, a stem without transpositions, BatchNorm folded into the next
+convolution, routing without votes.
 
 Each has a reference implementation with the same result up to rounding, and is used where it is expected to be faster
 (``cost.py``). ``using("plain")`` turns all of them off, ``using("fast")`` on; so does the environment variable
@@ -12,6 +13,7 @@ from capsnet.kernels.chunked_routing import route
 from capsnet.kernels.cost import using
 from capsnet.kernels.em_routing import route_em
 from capsnet.kernels.fft_conv import conv2d
+from capsnet.kernels.folded_norm import Stage, conv_relu_norm
 from capsnet.kernels.stem import conv_relu_conv
 from capsnet.kernels.votes import Votes
 from capsnet.kernels.votes_routing import route_votes
@@ -20,9 +22,11 @@ from capsnet.kernels.windows import windows
 __all__ = [
     "EMOptions",
     "Memory",
+    "Stage",
     "Votes",
     "conv2d",
     "conv_relu_conv",
+    "conv_relu_norm",
     "has_bf16",
     "route",
     "route_em",

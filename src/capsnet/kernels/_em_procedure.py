@@ -236,7 +236,9 @@ class Chunk:
     def _spread(self) -> Tensor:
         """The sum of all terms a_ij (2 p_j u_ij + q_j): (N, J, I, D)"""
         N, J, I, D = self.votes.shape
-        a, p, q = (torch.stack(column, dim=2).view(N * J, len(self.terms), -1) for column in zip(*self.terms, strict=True))
+        a, p, q = (
+            torch.stack(column, dim=2).view(N * J, len(self.terms), -1) for column in zip(*self.terms, strict=True)
+        )
         result, a = self.scratch.view(N * J, I, D), a.transpose(1, 2)
         torch.bmm(a, p.mul_(2), out=result).mul_(self.votes.view(result.shape))
         return result.baddbmm_(a, q).view(self.votes.shape)

@@ -267,3 +267,16 @@ def choose_em(u: Tensor, weight: Tensor | None, *others: Tensor | None) -> bool:
     """Whether to route by the EM kernel, from children and weights or from given votes: wherever it can."""
     sizes = (*u.shape, *(() if weight is None else weight.shape))
     return current_path() != "plain" and ordinary(u, weight, *others) and min(sizes) > 0
+
+
+_FOLDED_FROM = 12_000  # pixels, 16 digits: for fewer, folding the weights costs more than normalising the maps
+
+
+def choose_folding(x: Tensor, *parameters: Tensor) -> bool:
+    """Whether to fold BatchNorm into the next convolution: for enough images, also under autocast to bfloat16."""
+    path = current_path()
+    if path == "plain" or min(x.shape) == 0 or (path == "auto" and x[:, 0].numel() < _FOLDED_FROM):
+        return False
+    with torch.autocast("cpu", enabled=False):  # it is taken into account by the kernel
+        usual = ordinary(x, *parameters)
+    return usual and (not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") == torch.bfloat16)

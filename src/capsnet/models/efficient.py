@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from capsnet.functional import get_squash
 from capsnet.layers import Capsules, DenseCaps, DenseDecoder
 from capsnet.layers.capsules import squash_capsules
+from capsnet.layers.whole_map import whole_map_features
 from capsnet.models._decoding import DecodingModel
 from capsnet.models.base import Count, NonNegative, ReceptiveField, build_routing
 
@@ -86,7 +87,7 @@ class EfficientCapsNet(DecodingModel):
 
     def forward_features(self, images: Tensor) -> Capsules:
         self.check_images(images)
-        features = self.depthwise(self.features(images)).flatten(1)  # (B, C)
+        features = whole_map_features(self.features, self.depthwise, images)  # (B, C)
         return squash_capsules(features.unflatten(1, (-1, self.primary_dim)), self.squash)  # (B, I, 8)
 
 

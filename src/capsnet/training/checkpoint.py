@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,17 @@ class Diverged(ValueError):
     """The loss, a gradient or a weight is no longer a number."""
 
 
+class Step(NamedTuple):
+    """The losses of a step, not yet read."""
+
+    number: int  # from 1
+    batch: int  # of the epoch, from 1
+    count: int  # examples
+    rate: float  # learning rate
+    names: tuple[str, ...]  # of the losses
+    values: Tensor  # the losses, then the norm of the gradients
+
+
 @dataclass
 class State:
     """The progress of a run. Randomness is keyed by (seed, epoch, example), so there is no generator to save."""
@@ -39,6 +50,8 @@ class State:
     epoch: int = 0  # epochs finished
     batch: int = 0  # batches of the current epoch done
     step: int = 0  # steps in all
+    unread: list[Step] = field(default_factory=list)
+    latest: dict[str, float] = field(default_factory=dict)  # losses, learning rate, gradient norm of the last step read
     sums: dict[str, float] = field(default_factory=dict)  # losses of the current epoch so far, times examples
     seen: int = 0  # examples of the current epoch so far
     spent: float = 0.0  # seconds of training on them, over all resumes
@@ -95,13 +108,26 @@ def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor]
     def update(averaged: Sequence[Tensor], current: Sequence[Tensor], count: Tensor | int) -> None:
         steps = int(count)
         keep = min(decay, (1 + steps) / (10 + steps))
-        for mean, new in zip(averaged, current, strict=True):
-            if mean.is_floating_point():
-                mean.lerp_(new, 1 - keep)
-            else:
-                mean.copy_(new)
+        floats = [pair for pair in zip(averaged, current, strict=True) if pair[0].is_floating_point()]
+        others = [pair for pair in zip(averaged, current, strict=True) if not pair[0].is_floating_point()]
+        if floats:
+            means, values = zip(*floats, strict=True)
+            torch._foreach_lerp_(means, values, 1 - keep)
+        if others:
+            torch._foreach_copy_(*zip(*others, strict=True))
 
     return update
+
+
+@torch.no_grad()
+def update_average(average: AveragedModel, model: nn.Module, decay: float | None, count: int) -> None:
+    """``average.update_parameters(model)`` after ``count`` others, which it would read from the device."""
+    both = [[*module.parameters(), *module.buffers()] for module in (average.module, model)]
+    if count == 0:
+        torch._foreach_copy_(*both)
+    else:
+        moving_average(decay or 0.0)(*both, count)
+    average.n_averaged += 1
 
 
 _PLAIN = ("epoch", "batch", "step", "sums", "seen", "spent", "best_score", "best_epoch", "best_weights")

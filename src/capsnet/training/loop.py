@@ -8,7 +8,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
 from capsnet.data import Dataset
+from capsnet.data.ahead import made_ahead
 from capsnet.inference import Evaluation
 from capsnet.models import Model
 from capsnet.training import distributed
@@ -27,24 +29,27 @@ from capsnet.training.board import Board, open_board
 from capsnet.training.checkpoint import (
     Diverged,
     State,
+    Step,
     check_finite,
     last_checkpoint,
     load_checkpoint,
     new_state,
     save_checkpoint,
+    update_average,
 )
 from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.distributed import evaluate
 from capsnet.training.objective import MicroBatch, backward, explained, own_micro_batches
-from capsnet.training.optim import learning_rate
+from capsnet.training.optim import gradient_norm, learning_rate
 from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 from capsnet.training.run import JOB, Run, environment, open_on_all_ranks
 
-__all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "train", "train_step"]
+__all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "read_losses", "train", "train_step"]
 log = logging.getLogger("capsnet")
 RECORD_EVERY = 50  # steps between two lines of metrics.jsonl
+IMMEDIATE = ("cpu",)  # devices on which reading a result does not wait for others
 
 
 class Interrupted(Exception):
@@ -158,40 +163,56 @@ def fit(
 ) -> None:
     """Run the remaining epochs. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
     config, state.examples = state.config, len(training)
-    per_epoch = data.num_batches(training, config.batch_size)
     done, hidden = state.epoch * len(training) + state.seen, None if distributed.is_main() and not on_epoch else True
     unit = " texts" if training.vocabulary else " images"
     with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=hidden, dynamic_ncols=True) as bar:
         weights = class_weights(training) if config.class_weights else None
         while not state.finished:
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
-            since = time.perf_counter()
-            order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
-            for index in data.batch_indices(len(training), config.batch_size, **order):
-                parts = own_micro_batches(config, training, index, state.epoch)
-                losses = train_step(state, parts, len(index), weights, run)
-                bar.update(len(index))
-                if state.step % RECORD_EVERY == 0:
-                    run.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
-                    board.scalars("step", losses, state.step)
-                    bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
-                if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
-                    since = state.spend(since)
-                    save_checkpoint(state, run.checkpoint)
-                if distributed.any_rank(stopped(), state.device):
-                    state.spend(since)
-                    save_checkpoint(state, run.checkpoint)
-                    raise Interrupted(run.folder)
+            since = run_epoch(state, training, weights, run, board, stopped, bar)
             state.spend(since)
             line = end_epoch(state, validation, run, board)
             if on_epoch is not None:
                 on_epoch(line)
 
 
-def train_step(
-    state: State, parts: Sequence[MicroBatch], count: int, weights: Tensor | None, run: Run
-) -> dict[str, float]:
-    """One batch of ``count`` examples: forward, loss, backward, one step of the optimiser. Returns the losses."""
+def run_epoch(
+    state: State,
+    training: Dataset,
+    weights: Tensor | None,
+    run: Run,
+    board: Board,
+    stopped: Callable[[], bool],
+    bar: tqdm,
+) -> float:
+    """The remaining steps of an epoch, each batch made during the step before it. Returns when the clock was read."""
+    config, since, per_epoch = state.config, time.perf_counter(), data.num_batches(training, state.config.batch_size)
+    order: dict[str, Any] = {"seed": config.seed, "epoch": state.epoch, "shuffle": True, "start": state.batch}
+    indices = data.batch_indices(len(training), config.batch_size, **order)
+    with closing(made_ahead(partial(own_micro_batches, config, training, epoch=state.epoch), indices)) as batches:
+        for index, parts in batches:
+            train_step(state, parts, len(index), weights, run)
+            bar.update(len(index))
+            if state.step % RECORD_EVERY == 0:
+                losses = read_losses(state, run)
+                run.record({"kind": "step", "step": state.step, "epoch": state.epoch + 1} | losses)
+                board.scalars("step", losses, state.step)
+                bar.set_postfix(loss=f"{losses['loss']:.4f}", refresh=False)
+            if state.step % config.checkpoint_every == 0 and state.batch < per_epoch:
+                since = state.spend(since)
+                read_losses(state, run)
+                save_checkpoint(state, run.checkpoint)
+            if distributed.any_rank(stopped(), state.device):
+                state.spend(since)
+                read_losses(state, run)
+                save_checkpoint(state, run.checkpoint)
+                raise Interrupted(run.folder)
+    read_losses(state, run)
+    return since
+
+
+def train_step(state: State, parts: Sequence[MicroBatch], count: int, weights: Tensor | None, run: Run) -> None:
+    """One batch of ``count`` examples: forward, loss, backward, one step of the optimiser. See ``read_losses``."""
     model, optimizer, scaler = state.model, state.optimizer, state.scaler
     rate = learning_rate(state.config, state.step, state.steps)
     for group in optimizer.param_groups:
@@ -200,21 +221,38 @@ def train_step(
     optimizer.zero_grad(set_to_none=True)
     losses = backward(state.config, state.objective, model, scaler, parts, weights, state.step)
     scaler.unscale_(optimizer)
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), state.config.clip or math.inf))
-    too_large = scaler.is_enabled() and scaler.get_scale() > 1  # fp16: the step is skipped and the scale lowered
-    if not math.isfinite(losses["loss"]) or not (math.isfinite(norm) or too_large):
-        raise Diverged(diverged(losses, norm, rate, state, run))
+    norm = gradient_norm(model, state.config.clip)
+    values = torch.stack([*losses.values(), norm.to(losses["loss"])])
+    state.unread.append(Step(state.step + 1, state.batch + 1, count, rate, tuple(losses), values))
+    if values.device.type in IMMEDIATE or scaler.is_enabled():
+        read_losses(state, run)
     scaler.step(optimizer)
     scaler.update()
     distributed.sync_buffers(model)
     if state.average is not None:
-        state.average.update_parameters(model)
-    for name, value in losses.items():
-        state.sums[name] = state.sums.get(name, 0.0) + value * count
+        update_average(state.average, model, state.config.ema, state.step)
     state.seen += count
     state.batch += 1
     state.step += 1
-    return losses | {"lr": rate, "gradient_norm": norm}
+
+
+def read_losses(state: State, run: Run) -> dict[str, float]:
+    """Check and add up the losses of the steps that were not read yet; returns those of the last step.
+
+    Reading waits for a GPU, so there it is done every ``RECORD_EVERY`` steps and before whatever is written. On a CPU
+    it is done before the weights change.
+    """
+    scaler, steps, state.unread = state.scaler, state.unread, []
+    for step in steps:
+        *losses, norm = step.values.tolist()
+        named = dict(zip(step.names, losses, strict=True))
+        too_large = scaler.is_enabled() and scaler.get_scale() > 1  # fp16: the step is skipped and the scale lowered
+        if not math.isfinite(named["loss"]) or not (math.isfinite(norm) or too_large):
+            raise Diverged(diverged(named, norm, step, state, run))
+        for name, value in named.items():
+            state.sums[name] = state.sums.get(name, 0.0) + value * step.count
+        state.latest = named | {"lr": step.rate, "gradient_norm": norm}
+    return state.latest
 
 
 def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) -> dict[str, Any]:
@@ -248,11 +286,11 @@ def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) 
     return line
 
 
-def diverged(losses: dict[str, float], norm: float, rate: float, state: State, run: Run) -> str:
+def diverged(losses: dict[str, float], norm: float, step: Step, state: State, run: Run) -> str:
     parts = ", ".join(f"{name} {value:g}" for name, value in losses.items())
     return (
-        f"training diverged at step {state.step + 1} (epoch {state.epoch + 1}, batch {state.batch + 1}): {parts}, "
-        f"gradient norm {norm:g}, learning rate {rate:g}; {last_checkpoint(run.checkpoint)}. "
+        f"training diverged at step {step.number} (epoch {state.epoch + 1}, batch {step.batch}): {parts}, "
+        f"gradient norm {norm:g}, learning rate {step.rate:g}; {last_checkpoint(run.checkpoint)}. "
         "Try a lower --lr or --clip 1"
     )
 

@@ -81,7 +81,7 @@ def backward(
     parts: Sequence[MicroBatch],
     class_weights: Tensor | None,
     step: int,
-) -> dict[str, float]:
+) -> dict[str, Tensor]:
     """Set the gradients to those of the batch's mean loss; returns the mean losses."""
     device = next(model.parameters()).device
     names: list[str] = []
@@ -96,7 +96,7 @@ def backward(
             scaler.scale(loss.total * (weight * distributed.world_size())).backward()
         names = ["loss", *loss.parts]
         means = means + weight * torch.stack([loss.total, *loss.parts.values()]).detach()
-    return dict(zip(names, distributed.sum_ranks(means).tolist(), strict=True))
+    return dict(zip(names, distributed.sum_ranks(means), strict=True))
 
 
 def loss_inputs(

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from capsnet.training.config import TrainConfig
 
@@ -14,6 +14,13 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimiz
     """Adam with the default betas, fused."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
     return kind(model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
+
+
+def gradient_norm(model: nn.Module, clip: float | None) -> Tensor:
+    """The norm of all gradients; with ``clip``, they are scaled down to that norm if theirs is larger."""
+    if clip is None:
+        return nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    return nn.utils.clip_grad_norm_(model.parameters(), clip)
 
 
 def learning_rate(config: TrainConfig, step: int, total: int) -> float:
