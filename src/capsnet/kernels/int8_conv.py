@@ -62,12 +62,7 @@ def plain(x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int
 
 
 def int8_conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    memory: Memory,
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int], memory: Memory
 ) -> Tensor:
     """``plain`` in integers; ``memory`` keeps the packed weights until they change.
 
