@@ -141,7 +141,7 @@ def inference(settings: Settings, machine: Machine) -> list[Measured]:
 
 
 def one(settings: Settings, machine: Machine) -> list[Measured]:
-    """One image. The limit is reading all weights once, or the arithmetic of the deep convolution, if that is longer."""
+    """One image. The limit is reading all weights once, or the arithmetic of the deep convolution if that is longer."""
     ours, plain = _contenders.pair()
     ours.eval()
     runs: dict[str, Callable[[], Run]] = {
@@ -229,9 +229,7 @@ ROWS: dict[str, Callable[[Settings, Machine], list[Measured]]] = {
 
 def markdown(lines: list[list[str]]) -> str:
     """The table, its columns aligned."""
-    lines = [HEADER, *lines]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(HEADER))]
-    text = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    ]
-    return "\n".join([text[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *text[1:]])
+    widths = [max(len(line[k]) for line in [HEADER, *lines]) for k in range(len(HEADER))]
+    rule = ["-" * width for width in widths]
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in [HEADER, rule, *lines]]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)

@@ -54,6 +54,23 @@ def test_failing_item_fails_alone() -> None:
     assert [type(item) for item in got] == [int, int, int, ValueError, int, KeyError, int]
 
 
+def test_several_items_of_a_request_count_one_by_one() -> None:
+    def compute(items: list[int]) -> list[int]:
+        return [1 // item for item in items]
+
+    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[Any]:
+        asked = [batcher.ask_all(lambda n=n: [1] * n, preparing) for n in (3, 2, 4)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        found += await asyncio.gather(batcher.ask_all(lambda: [1, 0, 1], preparing), return_exceptions=True)
+        return [*found, await batcher.ask_all(lambda: [1] * 5, preparing)]
+
+    *first, failed, last = batched(use, compute, waiting=5, wait=0.05)
+    assert sorted(map(str, first)) == sorted(["[1, 1, 1]", "[1, 1]", str(first[2])])
+    assert isinstance(first[2], Busy)
+    assert isinstance(failed, ZeroDivisionError)
+    assert last == [1] * 5  # nothing of the refused and failed ones is still counted
+
+
 def test_cancelled_requests_are_not_computed() -> None:
     seen: list[int] = []
 
