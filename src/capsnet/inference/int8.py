@@ -41,12 +41,14 @@ def to_int8(model: Model) -> Model:
     """
     if not available():
         raise ValueError("this CPU has no instructions for sums of 8-bit products (VNNI): use the model as it is")
-    light = copy.deepcopy(model).eval()
-    deep = {name: part for name, part in light.named_modules() if isinstance(part, nn.Conv2d) and _suits(part)}
+    deep = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d) and _suits(part)]
     if not deep:
         name = model.config.get("name", type(model).__name__)
         raise ValueError(f"{name} cannot be quantised: none of its convolutions has {DEEP} weights or more per filter")
-    for name, conv in deep.items():
+    light = copy.deepcopy(model).cpu().eval()
+    for name in deep:
+        conv = light.get_submodule(name)
+        assert isinstance(conv, nn.Conv2d)
         light.set_submodule(name, Int8Conv2d(conv))
     return light
 
