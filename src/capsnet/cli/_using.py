@@ -35,7 +35,7 @@ class Evaluate:
     """Images at a time."""
     device: Device = "auto"
     int8: bool = False
-    """Compute deep convolutions with 8-bit numbers: faster on the CPU, one image most of all; answers change slightly."""
+    """Compute deep convolutions with 8-bit numbers: faster on a CPU, most for one image; answers change slightly."""
     json: bool = False
     """Print all numbers as JSON."""
 
@@ -91,7 +91,7 @@ class Predict:
     """Pictures at a time."""
     device: Device = "auto"
     int8: bool = False
-    """Compute deep convolutions with 8-bit numbers: faster on the CPU, one image most of all; answers change slightly."""
+    """Compute deep convolutions with 8-bit numbers: faster on a CPU, most for one image; answers change slightly."""
     save_reconstructions: str | None = None
     """Folder for what the longest capsule of each picture draws, as PNG."""
 
