@@ -42,7 +42,7 @@ format: $(READY)  ## format the files and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## run the benchmarks behind docs/speed.md
+bench: $(READY)  ## compare the speed with a textbook implementation: one table (about 6 minutes)
 	$(BIN)/python -m benchmarks
 
 results: $(READY)  ## write docs/RESULTS.md from finished experiments

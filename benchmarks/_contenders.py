@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,21 +12,13 @@ from torch import Tensor, nn
 import capsnet
 from benchmarks import textbook
 from capsnet import kernels
+from capsnet import routing as routings
 from capsnet.kernels.cost import Path
-from capsnet.models.base import Model
+from capsnet.layers import DenseCaps
+from capsnet.models import Model
 from capsnet.routing import Dynamic
 
 Run = Callable[[], object]
-
-# Multiply-adds per image of the paper's network, in its direct form.
-CONV1, PRIMARY, VOTES, DECODER = (
-    400 * 256 * 81,
-    36 * 256 * 256 * 81,
-    1152 * 160 * 8,
-    160 * 512 + 512 * 1024 + 1024 * 784,
-)
-# forward, gradient of the weights, gradient of the input (which the first layer does not need)
-DIRECT_FLOPS = 2 * (2 * CONV1 + 3 * (PRIMARY + VOTES + DECODER))
 
 
 def pair(iterations: int = 3) -> tuple[Model, textbook.TextbookCapsNet]:
@@ -47,58 +41,54 @@ def batch(size: int) -> tuple[Tensor, Tensor]:
     return torch.rand(size, 1, 28, 28, generator=generator), torch.randint(10, (size,), generator=generator)
 
 
-def training(model: Model | textbook.TextbookCapsNet, size: int) -> Run:
+@contextmanager
+def computing(path: Path = "auto", bf16: bool = False) -> Iterator[None]:
+    """On these paths, in this precision: bfloat16 is autocast, as in training with ``--precision bf16``."""
+    with kernels.using(path), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        yield
+
+
+def training(model: nn.Module, size: int, path: Path = "auto", bf16: bool = False, compiled: bool = False) -> Run:
     """One step of Adam: ours fused, the textbook's with the defaults."""
     images, labels = batch(size)
-    if isinstance(model, textbook.TextbookCapsNet):
-        optimizer = torch.optim.Adam(model.parameters())
-    else:
-        optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), fused=isinstance(model, Model))
+
+    def loss_of(images: Tensor, labels: Tensor) -> Tensor:
+        with computing(path, bf16) if not compiled else torch.enable_grad():
+            output = model(images, labels)
+        if isinstance(model, Model):
+            single = output._replace(**{name: _single(value) for name, value in output._asdict().items()})
+            return model.loss(single, labels, images).total
+        return textbook.loss(output[0].float(), output[1].float(), labels, images)
+
+    loss = torch.compile(loss_of, dynamic=False) if compiled else loss_of
 
     def step() -> None:
         optimizer.zero_grad()
-        if isinstance(model, textbook.TextbookCapsNet):
-            lengths, drawn = model(images, labels)
-            loss = textbook.loss(lengths, drawn, labels, images)
-        else:
-            loss = model.loss(model(images, labels), labels, images).total
-        loss.backward()
+        loss(images, labels).backward()
         optimizer.step()
 
     return step
 
 
-def inference(model: nn.Module, size: int) -> Run:
+def _single(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) else value
+
+
+def inference(model: nn.Module, size: int, path: Path = "auto", bf16: bool = False, compiled: bool = False) -> Run:
     images, _ = batch(size)
+    call = torch.compile(model, dynamic=False) if compiled else model
 
     def run() -> None:
-        with torch.inference_mode():
-            model(images)
+        with torch.inference_mode(), computing(path, bf16):
+            call(images)
 
     return run
 
 
-def demo(size: int = 128) -> tuple[Run, Run]:
-    """(fast paths, plain paths): a training step of the demo's network."""
-
-    def on(path: Path) -> Run:
-        step = training(capsnet.create_model("capsnet-small"), size)
-
-        def run() -> None:
-            with kernels.using(path):
-                step()
-
-        return run
-
-    return on("auto"), on("plain")
-
-
 def routing(size: int, children: int = 1152, parents: int = 10, iterations: int = 3) -> tuple[Run, Run]:
     """(ours, the textbook's): votes and routing, forward and backward."""
-    generator = torch.Generator().manual_seed(2)
-    u = (torch.randn(size, children, 8, generator=generator) * 0.1).requires_grad_()
-    w = (torch.randn(children, parents, 16, 8, generator=generator) * 0.1).requires_grad_()
-    cotangent = torch.randn(size, parents, 16, generator=generator)
+    u, w, cotangent = _capsules(size, children, parents)
     memory = kernels.Memory()
 
     dynamic = Dynamic(iterations=iterations)
@@ -115,3 +105,26 @@ def routing(size: int, children: int = 1152, parents: int = 10, iterations: int 
         run(textbook.route(torch.matmul(w, u[:, :, None, :, None]), iterations))
 
     return ours, plain
+
+
+def layer(name: str, size: int, children: int = 1152, path: Path = "auto", bf16: bool = False) -> Run:
+    """A dense layer with a routing or one of its forms, forward and backward."""
+    u, w, cotangent = _capsules(size, children, 10)
+    torch.manual_seed(0)
+    dense = DenseCaps(children, 10, routing=routings.get(name))
+    with torch.no_grad():
+        dense.weight.copy_(w)
+
+    def run() -> None:
+        with computing(path, bf16):
+            pose = dense(u).pose
+        torch.autograd.grad(pose, (u, dense.weight), cotangent.to(pose.dtype))
+
+    return run
+
+
+def _capsules(size: int, children: int, parents: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    u = (torch.randn(size, children, 8, generator=generator) * 0.1).requires_grad_()
+    w = (torch.randn(children, parents, 16, 8, generator=generator) * 0.1).requires_grad_()
+    return u, w, torch.randn(size, parents, 16, generator=generator)

@@ -1,10 +1,16 @@
-"""How cost grows with batch, iterations, children and parents: tables and one picture."""
+"""How cost grows with batch, iterations, children and parents: tables and one picture. About eight minutes.
+
+python -m benchmarks.growth [--threads N] [--figure docs/benchmarks.png]
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import torch
 
 from benchmarks import _contenders, _peak
 from benchmarks._timing import alternate
@@ -99,3 +105,17 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     axes.flat[0].legend(fontsize=SMALL, frameon=False)
     page.tight_layout()
     save(page, path, plot=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--figure", type=Path, default=Path("docs/benchmarks.png"))
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    draw(measure(), arguments.figure)
+    print(f"\npicture: {arguments.figure}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,20 +1,23 @@
-"""Load test of ``/api/v1/predict``: a real server on loopback, with and without micro-batching, against a plain loop.
+"""Load test of ``/api/v1/predict``: a real server on loopback against plain loops in one process.
 
-python -m benchmarks.serving [--seconds S] [--connections 1 8 32]
+python -m benchmarks.serving [--seconds S] [--connections 8 32] [--many 64] [--models ...]
 
 The server runs in another process, one thread per batch; the clients are threads of this one, each with its own
-connection that stays open. The plain loop calls ``capsnet.predict`` on one picture after the other, without any server.
+connection that stays open. The plain loops call ``capsnet.predict`` without any server, with one thread: on one image
+after the other, and on batches of 32, as large as the server's.
 
-Images that are in MNIST's form already go straight to the network, so that the network is what is measured: the small
-bundled one, and one of the paper's size (untrained; that does not change its speed). In larger drawings the ink has to
-be found first, which takes far longer than the small network: batches cannot gain much then, and that is shown too.
+Images are in MNIST's form and go straight to the network: the small bundled one, and one of the paper's size (not
+trained, which does not change its speed). In larger drawings the ink has to be found first, which takes far longer than
+the small network: batches cannot gain much then. ``--scale 4`` shows that.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import http.client
 import io
+import json
 import os
 import socket
 import subprocess
@@ -34,7 +37,8 @@ from capsnet.data.preprocess import already_framed
 from capsnet.training.run import processor
 
 HEADERS = {"content-type": "image/png"}
-CASES = (("capsnet-small-mnist", 1), ("capsnet", 1), ("capsnet-small-mnist", 4))  # model, size of the pictures / 28
+JSON = {"content-type": "application/json"}
+BATCH = 32  # images: the largest batch of the server
 
 
 class Load(NamedTuple):
@@ -42,27 +46,47 @@ class Load(NamedTuple):
 
     latencies: np.ndarray
     elapsed: float
+    many: int = 1  # images of each
     refused: int = 0
 
-    def line(self, what: str) -> str:
+    @property
+    def rate(self) -> float:
+        """Images per second."""
+        return self.many * len(self.latencies) / self.elapsed
+
+    def line(self, what: str, plain: float) -> str:
         p50, p95, p99 = 1e3 * np.percentile(self.latencies, (50, 95, 99))
-        rate = len(self.latencies) / self.elapsed
-        return f"{what:<44} {rate:>8.0f} /s   {p50:>7.1f} {p95:>7.1f} {p99:>7.1f} ms   {self.refused:>5}"
+        share = f"{self.rate / plain:>6.0%}"
+        return f"{what:<46} {self.rate:>7.0f} {share}   {p50:>7.1f} {p95:>7.1f} {p99:>7.1f}   {self.refused:>5}"
 
 
-def pictures(count: int, scale: int) -> list[bytes]:
-    """Test digits as PNG files: in MNIST's format, or enlarged ink on paper."""
+def pictures(count: int, scale: int) -> list[np.ndarray]:
+    """Test digits: in MNIST's format, or enlarged ink on paper."""
     digits = capsnet.data.load("mnist", "test")
     assert isinstance(digits, capsnet.data.ArrayDataset)
-    files: list[bytes] = []
+    chosen: list[np.ndarray] = []
     for picture in digits.images[:, 0]:
         framed = already_framed(np.repeat(picture[:, :, None].astype(np.float32) / 255, 3, axis=2), 28, 28) is not None
-        if len(files) == count or (scale == 1 and not framed):
-            continue
-        content = io.BytesIO()
-        Image.fromarray(picture if scale == 1 else 255 - picture).resize((28 * scale, 28 * scale)).save(content, "PNG")
-        files.append(content.getvalue())
-    return files
+        if len(chosen) < count and (scale > 1 or framed):
+            chosen.append(picture if scale == 1 else np.kron(255 - picture, np.ones((scale, scale), np.uint8)))
+    return chosen
+
+
+def png(picture: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(picture).save(content, "PNG")
+    return content.getvalue()
+
+
+def requests(images: list[np.ndarray], many: int) -> list[bytes]:
+    """Bodies of ``many`` images each: a file, or JSON with the pixels of several."""
+    if many == 1:
+        return [png(image) for image in images]
+    pixels = [
+        {"width": image.shape[1], "height": image.shape[0], "channels": 1, "data": base64.b64encode(image).decode()}
+        for image in images
+    ]
+    return [json.dumps({"images": (pixels * 2)[k : k + many]}).encode() for k in range(0, len(pixels), many)]
 
 
 def find(name: str) -> capsnet.Model:
@@ -74,17 +98,18 @@ def find(name: str) -> capsnet.Model:
     return model
 
 
-def alone(files: list[bytes], model: capsnet.Model, seconds: float) -> Load:
-    """One picture at a time, no server."""
+def alone(images: list[np.ndarray], model: capsnet.Model, seconds: float, many: int) -> Load:
+    """So many pictures at a time, no server."""
     latencies, start = [], time.perf_counter()
     while time.perf_counter() - start < seconds:
         sent = time.perf_counter()
-        capsnet.predict(files[len(latencies) % len(files)], model)
+        first = many * len(latencies) % (len(images) - many)
+        capsnet.predict(images[first : first + many], model, batch_size=many)
         latencies.append(time.perf_counter() - sent)
-    return Load(np.array(latencies), time.perf_counter() - start)
+    return Load(np.array(latencies), time.perf_counter() - start, many)
 
 
-def together(files: list[bytes], port: int, connections: int, seconds: float) -> Load:
+def together(bodies: list[bytes], port: int, connections: int, seconds: float, many: int) -> Load:
     """Clients that each wait for an answer before the next request."""
     latencies: list[float] = []
     refused: list[int] = []
@@ -95,7 +120,7 @@ def together(files: list[bytes], port: int, connections: int, seconds: float) ->
         while time.perf_counter() - start < seconds:
             number += connections
             sent = time.perf_counter()
-            connection.request("POST", "/api/v1/predict", files[number % len(files)], HEADERS)
+            connection.request("POST", "/api/v1/predict", bodies[number % len(bodies)], JSON if many > 1 else HEADERS)
             response = connection.getresponse()
             response.read()
             if response.status == 200:
@@ -109,7 +134,7 @@ def together(files: list[bytes], port: int, connections: int, seconds: float) ->
         thread.start()
     for thread in threads:
         thread.join()
-    return Load(np.array(latencies), time.perf_counter() - start, len(refused))
+    return Load(np.array(latencies), time.perf_counter() - start, many, len(refused))
 
 
 @contextmanager
@@ -146,25 +171,33 @@ def serve(model: str, port: int, largest: int) -> None:
     uvicorn.run(app, port=port, log_level="error", access_log=False)
 
 
-def compare(name: str, scale: int, seconds: float, counts: list[int]) -> None:
-    """The plain loop, the server that computes one picture at a time, and the one that computes them together."""
-    files, model = pictures(200, scale), find(name)
-    print(f"\n{name}, pictures of {28 * scale} x {28 * scale}:")
-    print(f"{'':<44} {'answers':>8}         {'p50':>7} {'p95':>7} {'p99':>7}      refused")
-    alone(files, model, 0.5)
-    print(alone(files, model, seconds).line("plain loop, one image at a time"), flush=True)
-    for largest in (1, 32):
-        with server(name, largest) as port:
-            together(files, port, 4, 1)
+def compare(name: str, args: argparse.Namespace) -> None:
+    """The plain loops, and the server with single images and with several per request."""
+    images, model = pictures(256, args.scale), find(name)
+    print(f"\n{name}, pictures of {28 * args.scale} x {28 * args.scale}:")
+    print(f"{'':<46} {'images/s':>7} {'share':>6}   {'p50':>7} {'p95':>7} {'p99':>7} ms refused")
+    alone(images, model, 0.5, BATCH)
+    plain = alone(images, model, args.seconds, BATCH)
+    print(plain.line(f"plain loop, batches of {BATCH}", plain.rate), flush=True)
+    print(alone(images, model, args.seconds, 1).line("plain loop, one image at a time", plain.rate), flush=True)
+    with server(name, BATCH) as port:
+        for many, counts in ((1, args.connections), (args.many, (2, 4))):
+            bodies = requests(images, many)
+            together(bodies, port, 4, 0.5, many)
             for connections in counts:
-                load = together(files, port, connections, seconds)
-                print(load.line(f"server, batches up to {largest:>2}, {connections:>3} connections"), flush=True)
+                load = together(bodies, port, connections, args.seconds, many)
+                what = f"server, requests of {many:>2}, {connections:>2} connections"
+                print(load.line(what, plain.rate), flush=True)
+    print(f"{'':<46} (plain loop again: {alone(images, model, args.seconds, BATCH).rate:.0f})", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description="Load test of /api/v1/predict.")
     parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 32], help="with one image per request")
+    parser.add_argument("--many", type=int, default=64, help="images of a request with several")
+    parser.add_argument("--models", nargs="+", default=["capsnet-small-mnist", "capsnet"])
+    parser.add_argument("--scale", type=int, default=1, help="size of the pictures / 28")
     parser.add_argument("--serve", nargs=3, metavar=("MODEL", "PORT", "LARGEST"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -172,8 +205,8 @@ def main() -> None:
         return serve(name, int(port), int(largest))
     torch.set_num_threads(1)
     print(f"{processor()}, {os.cpu_count()} cores, torch {torch.__version__}")
-    for name, scale in CASES:
-        compare(name, scale, arguments.seconds, arguments.connections)
+    for name in arguments.models:
+        compare(name, arguments)
     return None
 
 

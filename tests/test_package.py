@@ -124,7 +124,20 @@ def test_readme_numbers_are_those_of_the_cards() -> None:
     assert all(f"| `{name}` |" in results for name, _ in rows)
 
 
-HEAVY = ("fastapi", "optuna", "matplotlib", "tyro", "tensorboard", "onnx", "onnxruntime", "onnxscript", "scipy")
+HEAVY = (
+    "captum",
+    "fastapi",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "optuna",
+    "scipy",
+    "sklearn",
+    "tensorboard",
+    "tyro",
+    "uvicorn",
+)
 
 
 def imported_by(script: str, *modules: str) -> list[str]:
@@ -138,9 +151,19 @@ def test_import_does_not_import_torch() -> None:
     assert imported_by("import capsnet", "torch", "numpy", "pydantic", *HEAVY) == []
 
 
+def test_import_is_small() -> None:
+    """Only the names are there: of the package two modules, of other packages none."""
+    script = "import sys; before = set(sys.modules); import capsnet; new = set(sys.modules) - before; "
+    script += "top = {name.partition('.')[0] for name in new} - set(sys.stdlib_module_names); "
+    script += "print([sorted(name for name in new if name.startswith('capsnet')), sorted(top)])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout) == [["capsnet", "capsnet._version"], ["capsnet"]]
+
+
 def test_training_names_do_not_import_optional_parts() -> None:
     """Using the library imports PyTorch, but no web server, search, drawing or command line."""
     assert imported_by("import capsnet; capsnet.train, capsnet.predict, capsnet.recipes.get('demo')", *HEAVY) == []
+    assert imported_by("import capsnet.training, capsnet.inference, capsnet.models, capsnet.data", *HEAVY) == []
 
 
 def test_public_names_are_found_in_every_way() -> None:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import capsnet
-from capsnet import cli, weights
+from capsnet import cli, kernels, weights
 from capsnet.cli._using import DEFAULT_MODEL
 from capsnet.training import TrainConfig
 from tests.cli.commands import output, refused
@@ -108,3 +108,27 @@ def test_bad_files_are_one_sentence(
     assert "nowhere.png" in refused(capsys, "predict", "nowhere.png", "--model", "good.safetensors")
     assert "the model takes" in refused(capsys, "evaluate", "good.safetensors")
     assert "no model 'nobody'" in refused(capsys, "evaluate", "nobody")
+
+
+@pytest.mark.skipif(not kernels.int8_available(), reason="no VNNI, or no oneDNN")
+def test_int8_gives_the_same_digit(digit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lengths = []
+    for flags in ([], ["--int8"]):
+        answer = output(capsys, "predict", digit, "--model", "capsnet-small-mnist", "--json", *flags)
+        lengths.append(json.loads(answer)["lengths"])
+    assert lengths[0] != lengths[1]
+    assert lengths[0] == pytest.approx(lengths[1], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--device", "cuda"], "--int8 is for the CPU, got --device cuda"),
+        (["--model", "matrix-mnist"], "matrix-capsnet-small cannot be quantised"),
+    ],
+)
+def test_int8_is_refused_in_one_sentence(
+    digit: str, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = flags if "--model" in flags else [*flags, "--model", "capsnet-small-mnist"]
+    assert message in refused(capsys, "predict", digit, "--int8", *flags)

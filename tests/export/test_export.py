@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import capsnet
-from capsnet import models, routing
+from capsnet import create_model, models, routing
 from capsnet.data import Preprocess
-from capsnet.export import TOLERANCE, Format, export
+from capsnet.export import TOLERANCE, Format, _int8, export
 from capsnet.export import _export as exporting
 from capsnet.export._program import reason
 from capsnet.models import Model, Output, _registry
@@ -156,6 +156,74 @@ def test_onnx_file_takes_texts(tmp_path: Path) -> None:
     texts = ["w3 w4 w5", "w9", "w2 w2 w7 w8 nobody w11"]
     for ours, theirs in zip(capsnet.predict(texts, model), capsnet.predict(texts, path), strict=True):
         assert ours.lengths == pytest.approx(theirs.lengths, abs=TOLERANCE)
+
+
+def test_quantiser_of_onnxruntime_takes_the_file(tmp_path: Path) -> None:
+    """It transposes weights of linear layers, which must not contradict the shapes in ``value_info``."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    path = export(build("capsnet"), tmp_path / "m.onnx").path
+    graph = onnx.load(path).graph
+    assert graph.value_info
+    assert not {value.name for value in graph.value_info} & {weight.name for weight in graph.initializer}
+    quantize_dynamic(path, tmp_path / "dynamic.onnx")
+    assert (tmp_path / "dynamic.onnx").stat().st_size < path.stat().st_size
+
+
+def test_int8_file_agrees_with_the_model_up_to_rounding(tmp_path: Path) -> None:
+    plain = export("capsnet-small-mnist", tmp_path / "plain.onnx")
+    done = export("capsnet-small-mnist", tmp_path / "int8.onnx", int8=True)
+    assert done.path.stat().st_size < 0.55 * plain.path.stat().st_size
+    assert (done.compared, done.changed <= 10) == (1000, True)
+    card = json.loads(done.card.read_text())
+    assert card["checked"] == {
+        "int8": True,
+        "measured_on": "mnist train",
+        "compared_on": "mnist validation",
+        "largest_difference": done.difference,
+        "changed_answers": done.changed,
+        "compared_answers": 1000,
+    }
+    assert card["sha256"] == hashlib.sha256(done.path.read_bytes()).hexdigest()
+    assert {"QuantizeLinear", "DequantizeLinear"} <= {node.op_type for node in onnx.load(done.path).graph.node}
+    exact, rounded = capsnet.load(plain.path), capsnet.load(done.path)
+    digits = capsnet.data.load("mnist", "test").batch(range(100)).images
+    torch.testing.assert_close(rounded(digits).lengths, exact(digits).lengths, atol=0.1, rtol=0)
+    alone = torch.cat([rounded(digit[None]).lengths for digit in digits[:5]])
+    torch.testing.assert_close(alone, rounded(digits).lengths[:5], atol=1e-5, rtol=0)  # whatever else is in the batch
+
+
+def test_int8_that_changes_answers_is_not_written(
+    idx_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = create_model("cnn-small", image_size=(20, 20), channels=(4, 4, 4), widths=(8, 8)).eval()
+    done = export(model, tmp_path / "m.onnx", int8=True, data=f"mnist:{idx_folder}")
+    assert done.compared == 40
+    for path in list(tmp_path.iterdir()):
+        path.unlink()
+    spoilt = {"changed": 5, "difference": 0.1}, {"changed": 0, "difference": float("nan")}
+    for result in spoilt:
+        monkeypatch.setattr(exporting._int8, "compare", lambda *_, r=result: _int8.Comparison(compared=40, **r))
+        with pytest.raises(ValueError, match=r"int8 file does not agree with torch: .* nothing was written"):
+            export(model, tmp_path / "m.onnx", int8=True, data=f"mnist:{idx_folder}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int8_is_refused_where_it_is_impossible(idx_folder: Path, tmp_path: Path) -> None:
+    model, data = build("cnn-small"), f"mnist:{idx_folder}"
+    with pytest.raises(ValueError, match="int8 is for ONNX files, not for the format torch"):
+        export(model, tmp_path / "m.pt2", "torch", int8=True)
+    with pytest.raises(ValueError, match="data is for int8 only"):
+        export(model, tmp_path / "m.onnx", data=data)
+    with pytest.raises(ValueError, match="int8 needs examples to measure the ranges of activations: name a data set"):
+        export(model, tmp_path / "m.onnx", int8=True)
+    with pytest.raises(ValueError, match="int8 needs examples of mnist:/nowhere"):
+        export(model, tmp_path / "m.onnx", int8=True, data="mnist:/nowhere")
+    with pytest.raises(ValueError, match="the model takes 1x20x22 images and 3 classes, mnist"):
+        export(model, tmp_path / "m.onnx", int8=True, data=data)
+    with pytest.raises(ValueError, match="Brightness cannot be quantised: it has no convolution and no linear layer"):
+        export(Brightness((20, 20), 1, 10), tmp_path / "m.onnx", int8=True, data=data)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_damaged_file_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def test_cost_model_prefers_transforms_where_they_pay() -> None:
     assert cost.choose(torch.zeros(128, 256, 20, 20), w, None, (2, 2), (0, 0)) is not None
     assert cost.choose(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0)) is None
     with torch.no_grad():
-        assert cost.choose_packed(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0)) == packed_conv.available()
+        dtype = cost.choose_packed(torch.zeros(1, 256, 20, 20), w, None, (2, 2), (0, 0))
+        assert dtype == (torch.float32 if packed_conv.available() else None)
     assert cost.choose(torch.zeros(64, 3, 32, 32), torch.zeros(64, 3, 5, 5), None, (1, 1), (2, 2)) is None
 
 
@@ -150,6 +151,23 @@ def test_packed_path_matches_and_follows_weight() -> None:
             w.data[place] += 1
             y = packed_conv.packed_conv2d(x, w, b, (1, 1), (0, 0), memory)
             torch.testing.assert_close(y, F.conv2d(x, w, b))
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bfloat16")
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "a slice"])
+def test_packed_path_under_autocast_rounds_products_only(layout: str) -> None:
+    memory, (x, w, b) = Memory(), example(1, 60, 7, (9, 11), (5, 4))
+    if layout == "channels last":
+        x = x.contiguous(memory_format=torch.channels_last)
+    elif layout == "a slice":
+        x = torch.cat([x, x], dim=3)[..., ::2]
+    rounded = F.conv2d(x.bfloat16().double(), w.bfloat16().double(), b.double(), (2, 1), (1, 2))
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        for images in (x, x.bfloat16()):
+            assert cost.choose_packed(images, w, b, (2, 1), (1, 2)) == torch.bfloat16
+            y = conv2d(images, w, b, (2, 1), (1, 2), memory=memory)
+            assert y.dtype == torch.float32
+            torch.testing.assert_close(y.double(), rounded, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.skipif(not packed_conv.available(), reason="this PyTorch has no oneDNN")

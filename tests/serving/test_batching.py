@@ -54,6 +54,24 @@ def test_failing_item_fails_alone() -> None:
     assert [type(item) for item in got] == [int, int, int, ValueError, int, KeyError, int]
 
 
+def test_several_items_of_a_request_count_one_by_one() -> None:
+    def compute(items: list[int]) -> list[int]:
+        return [1 // item for item in items]
+
+    async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[Any]:
+        asked: list[list[int]] = [[1] * 3, [1] * 6, [1, 0, 1], [1] * 5]
+        found = []
+        for items in asked:
+            one = batcher.ask_all(lambda items=items: items, preparing)
+            found += await asyncio.gather(one, return_exceptions=True)
+        return found
+
+    three, six, failed, five = batched(use, compute, waiting=5, wait=0.01)
+    assert (three, five) == ([1] * 3, [1] * 5)  # nothing of those between is still counted
+    assert isinstance(six, Busy)
+    assert isinstance(failed, ZeroDivisionError)
+
+
 def test_cancelled_requests_are_not_computed() -> None:
     seen: list[int] = []
 

@@ -18,6 +18,7 @@ from tests.serving.helpers import BUNDLED, HOME, TestClient, png, wire
 
 ADDRESS = "/api/v1/predict"
 PNG = {"content-type": "image/png"}
+GREY = wire(np.eye(28, dtype=np.uint8) * 255)
 
 
 def test_files_and_pixels_get_the_answer_of_predict(client: TestClient, bundled: Model, digits: ArrayDataset) -> None:
@@ -71,6 +72,26 @@ def test_batched_answers_equal_single_ones(client: TestClient, digits: ArrayData
         assert (one["best"], one["classes"]) == (other["best"], other["classes"])
 
 
+def test_several_images_of_a_request_get_the_answers_of_single_ones(client: TestClient, digits: ArrayDataset) -> None:
+    pictures = [wire(digits.images[n, 0]) for n in range(40)]
+    alone = [client.post(ADDRESS, json=picture).json() for picture in pictures]
+    batcher = client.app.state.batchers[BUNDLED]  # type: ignore[attr-defined]
+    batcher.batches.clear()
+    response = client.post(ADDRESS, json={"images": pictures})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert list(answer) == ["model", "class_names", "answers"]
+    assert (answer["model"], answer["class_names"]) == (BUNDLED, list("0123456789"))
+    assert list(batcher.batches) == [32, 8]
+    for one, other in zip(alone, answer["answers"], strict=True):
+        assert list(other) == ["classes", "best", "lengths", "poses"]
+        assert (one["best"], one["classes"]) == (other["best"], other["classes"])
+        np.testing.assert_allclose(one["lengths"], other["lengths"], atol=1e-5)
+        np.testing.assert_allclose(one["poses"], other["poses"], atol=1e-5)
+    none = client.post(f"{ADDRESS}?threshold=1&model=cnn", json={"images": pictures[:1]}).json()["answers"]
+    assert [(found["classes"], found["poses"]) for found in none] == [([], None)]
+
+
 def test_bad_images_do_not_disturb_good_ones(client: TestClient, digits: ArrayDataset) -> None:
     good = png(digits.images[0, 0])
     bad = [(b"no picture", 415), (good[:-60], 422), (png(np.zeros((40, 40), np.uint8)), 422)]
@@ -94,6 +115,13 @@ def test_bad_images_do_not_disturb_good_ones(client: TestClient, digits: ArrayDa
         (422, "not JSON", {"url": ADDRESS, "content": b"{", "headers": {"content-type": "application/json"}}),
         (422, "height: field required", {"url": ADDRESS, "json": {"width": 3, "channels": 1, "data": ""}}),
         (422, "bytes", {"url": ADDRESS, "json": {"width": 9, "height": 9, "channels": 1, "data": "AAAA"}}),
+        (422, "images: list should have at least 1 item", {"url": ADDRESS, "json": {"images": []}}),
+        (422, "images: list should have at most 64 items", {"url": ADDRESS, "json": {"images": [GREY] * 65}}),
+        (422, "images.1.height: field required", {"url": ADDRESS, "json": {"images": [GREY, {"width": 3}]}}),
+        (422, "images.1.data has 3 bytes", {"url": ADDRESS, "json": {"images": [GREY, GREY | {"data": "AAAA"}]}}),
+        (422, "images.0: ", {"url": ADDRESS, "json": {"images": [wire(np.zeros((40, 40), np.uint8))]}}),
+        (422, "extra", {"url": ADDRESS, "json": {"images": [GREY], "more": 1}}),
+        (422, "width: field required", {"url": ADDRESS, "json": {"picture": 1, "images": [GREY]}}),
         (413, "too large", {"url": ADDRESS, "content": bytes(11 * 2**20), "headers": PNG}),
     ],
 )

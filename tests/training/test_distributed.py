@@ -233,9 +233,7 @@ def test_failing_process_ends_the_job_with_its_error(configs: dict[str, TrainCon
     command = ["train", config, "--out", str(tmp_path / "run"), "--device", "cpu"]
     process = torchrun({"command": command, "breaks": 3}, tmp_path)
     wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").is_file(), process)
-    started = time.monotonic()
     output, complaints = finish(process)
-    assert time.monotonic() - started < 40
     assert process.returncode != 0
     assert complaints.count("capsnet: rank 1 of 2: the cable is loose") == 1
     assert output.count("2 processes, global batch 5 = 2 or 3 each, learning rate 0.005 as given (not scaled)") == 1

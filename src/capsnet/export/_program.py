@@ -52,7 +52,7 @@ def trace(model: Model) -> Traced:
     answers = Answers(copy.deepcopy(model).cpu().float()).eval()
     example = example_batch(answers.model, TRACED, seed=0)
     free = {0: Dim("batch", min=1), 1: Dim("words", min=1)} if model.takes_texts else {0: Dim("batch", min=1)}
-    with kernels.using("plain"), torch.no_grad(), _quiet():
+    with kernels.using("plain"), torch.no_grad(), quiet():
         output: Output = answers.model(example)
         outputs = tuple(name for name, value in output._asdict().items() if name in OUTPUTS and value is not None)
         try:
@@ -64,7 +64,7 @@ def trace(model: Model) -> Traced:
 
 def onnx_bytes(traced: Traced, metadata: str) -> bytes:
     """The program as an ONNX file, with ``metadata`` inside."""
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         try:
             converted = torch.onnx.export(
                 traced.program, dynamo=True, verbose=False, input_names=[traced.input], output_names=traced.outputs
@@ -85,7 +85,7 @@ def onnx_bytes(traced: Traced, metadata: str) -> bytes:
 def torch_bytes(traced: Traced, metadata: str) -> bytes:
     """The program as ``torch.export.save`` writes it, with ``metadata`` inside as an extra file."""
     content = io.BytesIO()
-    with _quiet():
+    with quiet():
         torch.export.save(traced.program, content, extra_files={f"{FORMAT}.json": metadata})
     return content.getvalue()
 
@@ -103,7 +103,7 @@ def onnx_runner(content: bytes) -> Run:
 
 def torch_runner(content: bytes) -> Run:
     """The file computed by torch."""
-    with _quiet():
+    with quiet():
         return torch.export.load(io.BytesIO(content)).module()
 
 
@@ -139,13 +139,18 @@ def reason(error: BaseException) -> str:
 
 def _tidy(graph: Any) -> None:
     """Name the free sizes (the tracer's names are like s34) and remove source lines and paths, so that equal weights
-    give equal files."""
+    give equal files. Shapes of weights are not repeated in ``value_info``: quantisers transpose weights, and then find
+    that they contradict it."""
     free = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim if dim.dim_param]
     names = dict(zip(free, ("batch", "words"), strict=False))
     for value in [*graph.input, *graph.output, *graph.value_info]:
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param in names:
                 dim.dim_param = names[dim.dim_param]
+    weights = {weight.name for weight in graph.initializer}
+    inner = [value for value in graph.value_info if value.name not in weights]
+    del graph.value_info[:]
+    graph.value_info.extend(inner)
     for part in [graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer]:
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
@@ -156,9 +161,9 @@ def _name(model: Model) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the warnings of the tracer and the converter."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+def quiet() -> Iterator[None]:
+    """Silence the warnings of the tracer, the converter and the quantiser, which uses the root logger."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", None)]
     before = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

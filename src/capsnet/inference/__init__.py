@@ -11,6 +11,7 @@ from capsnet.inference.evaluation import (
     pick_device,
     sweep_dimensions,
 )
+from capsnet.inference.int8 import to_int8
 from capsnet.inference.prediction import (
     PRESENT,
     Prediction,
@@ -37,5 +38,6 @@ __all__ = [
     "predictions",
     "preprocessing_of",
     "sweep_dimensions",
+    "to_int8",
     "words_of",
 ]

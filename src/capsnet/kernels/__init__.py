@@ -1,5 +1,5 @@
 """Fast paths for CPUs: convolution by transforms, a stem without transpositions, BatchNorm folded into the next
-convolution, routing without votes.
+convolution, routing without votes, packed and 8-bit weights.
 
 Each has a reference implementation with the same result up to rounding, and is used where it is expected to be faster
 (``cost.py``). ``using("plain")`` turns all of them off, ``using("fast")`` on; so does the environment variable
@@ -14,6 +14,7 @@ from capsnet.kernels.cost import using
 from capsnet.kernels.em_routing import route_em
 from capsnet.kernels.fft_conv import conv2d
 from capsnet.kernels.folded_norm import Stage, conv_relu_norm
+from capsnet.kernels.int8_conv import available as int8_available
 from capsnet.kernels.stem import conv_relu_conv
 from capsnet.kernels.votes import Votes
 from capsnet.kernels.votes_routing import route_votes
@@ -28,6 +29,7 @@ __all__ = [
     "conv_relu_conv",
     "conv_relu_norm",
     "has_bf16",
+    "int8_available",
     "route",
     "route_em",
     "route_votes",

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from capsnet.kernels._autocast import autocast_dtype, has_bf16
 from capsnet.kernels._tiles import Plan, candidates
+from capsnet.kernels.int8_conv import available as int8_available
 from capsnet.kernels.packed_conv import available
 
 Path = Literal["auto", "plain", "fast"]
@@ -185,24 +186,38 @@ def choose(
 
 def choose_packed(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]
-) -> bool:
-    """Whether to convolve natively with weights that are cached in the native order.
+) -> torch.dtype | None:
+    """The precision of a convolution as one matrix product with cached weights, or None where it is not faster.
 
     At inference, when there are many weights and few output positions: reordering the weights at each call would
     then take as long as the arithmetic, and transforms would be larger than the weights themselves.
     """
-    path = current_path()
-    if path == "plain" or x.ndim != 4 or weight.ndim != 4 or not available() or not ordinary(x, weight, bias):
-        return False
-    if x.dtype != torch.float32 or not x.is_contiguous() or not weight.is_contiguous():
-        return False
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+    if current_path() == "plain" or x.ndim != 4 or weight.ndim != 4 or not available():
+        return None
+    if dtype not in (torch.float32, torch.bfloat16) or x.dtype not in (torch.float32, dtype):
+        return None
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    with torch.autocast("cpu", enabled=False):
+        if weight.dtype != torch.float32 or not ordinary(x if x.dtype == weight.dtype else x.float(), weight, bias):
+            return None
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
-        return False
+        return None
     outputs = [
         (n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], padding, weight.shape[2:], stride, strict=True)
     ]
     fits = x.shape[1] == weight.shape[1] and min(*x.shape, *outputs, *stride) > 0 and min(padding) >= 0
-    return fits and weight[0].numel() >= _DEEP and x.shape[0] * outputs[0] * outputs[1] <= _FEWEST_ROWS
+    deep, few = weight[0].numel() >= _DEEP, x.shape[0] * outputs[0] * outputs[1] <= _FEWEST_ROWS
+    return dtype if fits and deep and few else None
+
+
+def choose_int8(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether a convolution that may be rounded to 8 bits is: at inference, wherever the CPU has the instructions."""
+    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias))
+    if needs or current_path() == "plain" or x.ndim != 4 or x.dtype != torch.float32 or x.shape[1] != weight.shape[1]:
+        return False
+    return int8_available() and ordinary(x, weight, bias) and min(x.shape) > 0
 
 
 def choose_stem(

@@ -44,8 +44,8 @@ def conv2d(
     stride, padding = _pair(stride), _pair(padding)
     plan = choose(x, weight, bias, stride, padding, cached=_spectrum_cached(x, weight, memory))
     if plan is None:
-        if memory is not None and choose_packed(x, weight, bias, stride, padding):
-            return packed_conv2d(x, weight, bias, stride, padding, memory)
+        if memory is not None and (dtype := choose_packed(x, weight, bias, stride, padding)) is not None:
+            return packed_conv2d(x, weight, bias, stride, padding, memory, dtype)
         return F.conv2d(x, weight, bias, stride, padding)
     memory = memory or Memory()
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):

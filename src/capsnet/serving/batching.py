@@ -51,18 +51,25 @@ class Batcher(Generic[Item, Result]):
 
     async def ask(self, prepare: Callable[[], Item], preparing: Executor) -> Result:
         """Prepare one item in a thread of ``preparing``, then answer it together with others."""
+        return (await self.ask_all(lambda: [prepare()], preparing))[0]
+
+    async def ask_all(self, prepare: Callable[[], list[Item]], preparing: Executor) -> list[Result]:
+        """The same for several items at once; an error of one is that of all."""
         if self._inside >= self.limits.waiting:
             raise Busy("images")
-        self._inside += 1
+        self._inside, count = self._inside + 1, 1
         try:
             loop = asyncio.get_running_loop()
-            request = _Request(await loop.run_in_executor(preparing, prepare), loop.create_future())
-            self._queue.append(request)
+            requests = [_Request(item, loop.create_future()) for item in await loop.run_in_executor(preparing, prepare)]
+            if self._inside - count + len(requests) > self.limits.waiting:
+                raise Busy("images")
+            self._inside, count = self._inside - count + len(requests), len(requests)
+            self._queue.extend(requests)
             if self._running is None or self._running.done():
                 self._running = loop.create_task(self._run())
-            return await request.answer
+            return list(await asyncio.gather(*(request.answer for request in requests)))
         finally:
-            self._inside -= 1
+            self._inside -= count
 
     async def _run(self) -> None:
         """Batch after batch until the queue is empty."""

@@ -1,15 +1,17 @@
-"""The stable interface for programs: ``POST /api/v1/predict``, an image in, classes, lengths and poses out.
+"""The stable interface for programs: ``POST /api/v1/predict``, images in, classes, lengths and poses out.
 
 The requests of the page may change with the page; this one does not. docs/serving.md describes it.
 """
 
+import re
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from capsnet.inference import PRESENT, preprocessing_of
@@ -17,33 +19,57 @@ from capsnet.models import Model
 from capsnet.serving.batching import Batcher, Limits
 from capsnet.serving.images import open_image, to_array
 from capsnet.serving.service import Service
-from capsnet.serving.wire import Answer, Pixels, Problem, write
+from capsnet.serving.wire import Answer, Pixels, Problem, Wire, write
 
 PREPARING = 2  # threads that decode and frame images
+MANY = 64  # images of one request
 FILES = ("image/", "application/octet-stream")
+ORDER = dict.fromkeys(("model", "classes", "best", "class_names", "lengths", "poses"))  # of the fields of one answer
+SEVERAL_KEY = re.compile(rb'^\s*\{\s*"images"\s*:')  # a request of several images, which have no other field
+T = TypeVar("T")
 
 
-class Predicted(Answer):
-    """One image's answer. ``lengths`` and ``poses`` are in the order of ``class_names``.
+class Pictures(Wire):
+    """Several images in one request."""
+
+    images: Annotated[list[Pixels], Field(min_length=1, max_length=MANY)]
+
+
+class Found(Answer):
+    """What was found in one image. ``lengths`` and ``poses`` are in the order of ``class_names``.
 
     ``classes``: those whose capsule reaches the threshold, longest first; may be empty. ``best``: the class of the
     longest capsule, whatever its length. ``poses`` is null for a network without capsules.
     """
 
-    model: str
     classes: list[str]
     best: str
-    class_names: list[str]
     lengths: list[float]
     poses: list[list[float]] | None
 
 
+class Predicted(Found):
+    """One image's answer."""
+
+    model: str
+    class_names: list[str]
+
+
+class PredictedAll(Answer):
+    """The answers to several images, in their order."""
+
+    model: str
+    class_names: list[str]
+    answers: list[Found]
+
+
+ONE, SEVERAL = TypeAdapter(Pixels), TypeAdapter(Pictures)
 BODY = {
     "requestBody": {
         "required": True,
         "content": {
             "image/*": {"schema": {"type": "string", "format": "binary"}},
-            "application/json": {"schema": Pixels.model_json_schema()},
+            "application/json": {"schema": {"anyOf": [ONE.json_schema(), SEVERAL.json_schema()]}},
         },
     }
 }
@@ -61,7 +87,7 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
 
     @app.post(
         "/api/v1/predict",
-        response_model=Predicted,
+        response_model=Predicted | PredictedAll,
         openapi_extra=BODY,
         responses={503: {"model": Problem, "description": "overloaded: try again after Retry-After seconds"}},
     )
@@ -75,20 +101,20 @@ def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> 
         content = await request.body()
         if kind != "application/json" and not kind.startswith(FILES):
             raise HTTPException(415, f"the content type must be image/* or application/json, got {kind[:60] or 'none'}")
-        prepare = partial(_prepare, content, kind, network)
-        lengths, poses = await batchers[model].ask(prepare, service.lane("images", PREPARING))
+        several = kind == "application/json" and SEVERAL_KEY.search(content, 0, 200) is not None
+        prepare = partial(_prepare_all if several else _prepare_one, content, kind, network)
+        found = await batchers[model].ask_all(prepare, service.lane("images", PREPARING))
         names = network.class_names
-        order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
-        return write(
-            {
-                "model": model,
-                "classes": [names[k] for k in order if lengths[k] >= threshold],
-                "best": names[order[0]],
-                "class_names": list(names),
-                "lengths": lengths,
-                "poses": poses,
-            }
-        )
+        answers = [_describe(lengths, poses, names, threshold) for lengths, poses in found]
+        about = {"model": model, "class_names": list(names)}
+        return write(about | {"answers": answers} if several else ORDER | about | answers[0])
+
+
+def _describe(lengths: list[float], poses: Any, names: Sequence[str], threshold: float) -> dict[str, Any]:
+    """The fields of ``Found``."""
+    order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
+    classes = [names[k] for k in order if lengths[k] >= threshold]
+    return {"classes": classes, "best": names[order[0]], "lengths": lengths, "poses": poses}
 
 
 def _compute(model: Model, images: list[Tensor]) -> list[tuple[list[float], Any]]:
@@ -99,17 +125,33 @@ def _compute(model: Model, images: list[Tensor]) -> list[tuple[list[float], Any]
     return list(zip(output.lengths.tolist(), poses, strict=True))
 
 
-def _prepare(content: bytes, kind: str, model: Model) -> Tensor:
+def _prepare_one(content: bytes, kind: str, model: Model) -> list[Tensor]:
     """A client's image as the network's input, prepared as ``capsnet.predict`` does it."""
     prepare = preprocessing_of(model)
-    if kind != "application/json":
-        with open_image(content) as image:
-            return prepare(image)
+    if kind == "application/json":
+        return [prepare(to_array(_read(content, ONE), "image"))]
+    with open_image(content) as image:
+        return [prepare(image)]
+
+
+def _prepare_all(content: bytes, kind: str, model: Model) -> list[Tensor]:
+    """The same for several images."""
+    prepare, inputs = preprocessing_of(model), []
+    for number, pixels in enumerate(_read(content, SEVERAL).images):
+        try:
+            inputs.append(prepare(to_array(pixels, f"images.{number}")))
+        except ValueError as error:
+            text = str(error)
+            raise ValueError(text if text.startswith("images.") else f"images.{number}: {text}") from error
+    return inputs
+
+
+def _read(content: bytes, wanted: TypeAdapter[T]) -> T:
+    """A JSON body, or the error of a wrong one."""
     try:
-        pixels = Pixels.model_validate_json(content)
+        return wanted.validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             raise ValueError(f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}") from None
         raise RequestValidationError([first | {"loc": ("body", *first["loc"])}]) from None
-    return prepare(to_array(pixels, "image"))
