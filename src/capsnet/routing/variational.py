@@ -131,12 +131,11 @@ class VariationalBayes(Routing):
         """The same, of a full Psi."""
         away = (votes - mean.unsqueeze(-3)).transpose(-3, -2)  # (B, J, I, D)
         spread = (away * counted.transpose(-2, -1).unsqueeze(-1)).transpose(-2, -1) @ away  # (B, J, D, D)
-        outer = mean.unsqueeze(-1) * mean.unsqueeze(-2)
+        spread = spread + shrunk[..., None, None] * mean.unsqueeze(-1) * mean.unsqueeze(-2)
         eye = torch.eye(votes.shape[-1], dtype=votes.dtype, device=votes.device)
         size = spread.diagonal(dim1=-2, dim2=-1).sum(dim=-1).detach()
         blur = 1 + 100 * torch.finfo(votes.dtype).eps * size  # the prior's 1, and enough for the factor to exist
-        inverse = blur[..., None, None] * eye + spread + shrunk[..., None, None] * outer
-        factor = torch.linalg.cholesky_ex(inverse).L
+        factor = torch.linalg.cholesky_ex(blur[..., None, None] * eye + spread).L
         columns = (votes - pose.unsqueeze(-3)).transpose(-3, -2).transpose(-2, -1)  # (B, J, D, I)
         white = torch.linalg.solve_triangular(factor, columns, upper=False)
         log_det = -2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
