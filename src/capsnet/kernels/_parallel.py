@@ -56,6 +56,7 @@ def _pool(size: int) -> ThreadPoolExecutor:
             barrier = threading.Barrier(size + 1)
 
             def begin() -> None:
+                torch.get_num_threads()  # else the thread's first operation takes the process's number again
                 torch.set_num_threads(1)  # for the operations of this thread
                 barrier.wait()
 
