@@ -87,6 +87,8 @@ def measure(config: TrainConfig, model: Model, training: Dataset) -> dict[str, f
         for precision, objective in objectives.items():
             model.zero_grad(set_to_none=True)
             start = time.perf_counter()
-            backward(config, objective, model, scaler, parts, weights, 0)  # returns the losses: waits for a GPU
+            backward(config, objective, model, scaler, parts, weights, 0)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
             seconds[precision].append(time.perf_counter() - start)
     return {precision: statistics.median(values[1:]) for precision, values in seconds.items()}
