@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from capsnet.models import Model
 from capsnet.serving.access import LARGEST
 from capsnet.serving.app import create_app
+from capsnet.serving.wire import write
 from tests.serving.helpers import BUNDLED, HOME, TestClient, wire
 
 ADDRESS = "/api/v1/predict"
@@ -57,3 +59,13 @@ def test_nan_from_a_network_is_one_sentence(bundled: Model) -> None:
     response = client.post(ADDRESS, json=wire(stroke))
     assert response.status_code == 422, response.text
     assert response.json()["error"] == "the network's answer is not a number"
+
+
+def test_answers_are_written_as_json_writes_them() -> None:
+    answer = {"a": [0.1, 1e-7, 1e22, -0.0, 3.0, float(np.float32(0.1))], "é": [None, True, 7, "NaN", 'q"\n\u2028']}
+    body = bytes(write(answer).body)
+    assert json.loads(body) == answer
+    assert json.loads(body)["a"][3].hex() == "-0x0.0p+0"
+    for bad in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="not a number"):
+            write({"a": [[1.0, bad]]})

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, to_json
 
 SIDE = 1024  # pixels: the largest image
 FIELDS = 20  # of an object: more than any request has
@@ -55,8 +55,10 @@ class Problem(Answer):
 
 def write(answer: dict[str, Any]) -> Response:
     """An answer as JSON. JSON has no NaN: a network with NaN weights gives a ValueError."""
-    try:
-        text = json.dumps(answer, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        raise ValueError(NOT_A_NUMBER) from None
+    text = to_json(answer)  # for numbers twenty times as fast as ``json.dumps``
+    if b"NaN" in text or b"Infinity" in text:  # as a number, or in the name of a class
+        try:
+            json.dumps(answer, allow_nan=False)
+        except ValueError:
+            raise ValueError(NOT_A_NUMBER) from None
     return Response(text, media_type="application/json")
