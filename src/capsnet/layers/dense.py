@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.kernels import Memory
+from capsnet.kernels.votes import form_votes
 from capsnet.layers._routed import RoutedLayer
 from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Routed, Routing
@@ -42,16 +43,15 @@ class DenseCaps(RoutedLayer):
 
     def votes(self, u: Tensor) -> Tensor:
         """(B, I, child_dim) -> (B, I, J, parent_dim), as one matrix product per child."""
-        I, J, D, K = self.weight.shape
+        I, _, _, K = self.weight.shape
         if u.ndim != 3 or u.shape[1:] != (I, K):
             raise ValueError(f"expected children of shape (B, {I}, {K}), got {tuple(u.shape)}")
-        votes = torch.bmm(u.transpose(0, 1), self.weight.reshape(I, J * D, K).transpose(1, 2))  # (I, B, J * D)
-        return votes.transpose(0, 1).unflatten(2, (J, D))
+        return form_votes(u, self.weight)
 
     def forward(
         self, u: Children, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
-        """Uses the routing's fused form if it has a faster one."""
+        """Without votes in memory, unless a trace is wanted or there are few examples (``kernels.cost``)."""
         u, act = split_children(u, act)
         check_children(u, act, mask)
         params = dict(self.routing_params.items())
