@@ -155,7 +155,9 @@ def test_strided_arguments_match_contiguous_ones(form: str) -> None:
         torch.stack([use, use], 1)[:, 0],
         cost,
     ]
-    for a, b in zip(*(run(function, x, torch.float32, range(5)) for x in ((u, w, act, use, cost), strided)), strict=True):
+    for a, b in zip(
+        *(run(function, x, torch.float32, range(5)) for x in ((u, w, act, use, cost), strided)), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 
@@ -219,7 +221,10 @@ def test_bfloat16_autocast_routes_in_single_precision() -> None:
 
 def test_kernel_declines_function_transforms_and_forward_derivatives() -> None:
     layer, u = DenseCaps(5, 2, 3, 4, routing="em").double(), torch.randn(2, 5, 3, dtype=torch.float64)
-    function = lambda u: layer(u).pose
+
+    def function(u: Tensor) -> Tensor:
+        return layer(u).pose
+
     backward = torch.autograd.functional.jacobian(function, u)
     torch.testing.assert_close(torch.func.jacrev(function)(u), backward)
     torch.testing.assert_close(torch.func.jacfwd(function)(u), backward)

@@ -18,7 +18,9 @@ from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels.cost import choose_em
 
-_CHUNK, _FEWEST = 8 << 20, 4  # bytes of votes in a chunk; examples in it, because each chunk reads all weights
+# Bytes of votes in a chunk: three times that is in use, and should fit in cache. Examples in it: a multiple of four,
+# for which small matrix products are much faster than for five, and not fewer, because each chunk reads all weights.
+_CHUNK, _FEWEST = 4 << 20, 4
 _WORTH_SHARING = 1 << 18  # votes of the whole batch from which a second thread is used
 
 
@@ -126,8 +128,8 @@ class _Call:
         self.children = u.shape[-3] if weight is None else u.shape[-2]
         self.dtype, votes = u.dtype, self.children * prod(self.pose)  # of one example
         threads = slots(len(u)) if len(u) * votes >= _WORTH_SHARING else 1
-        fitting = max(_FEWEST, _CHUNK // (votes * u.element_size()))
-        size = -(-len(u) // (-(-len(u) // (fitting * threads)) * threads))  # as many chunks for each thread
+        fitting = max(1, _CHUNK // (votes * u.element_size()) // _FEWEST) * _FEWEST
+        size = min(fitting, -(-len(u) // threads))
         self.runs = [slice(start, min(start + size, len(u))) for start in range(0, len(u), size)]
 
     def chunk(self, source: _Source, run: slice, slot: int, memory: Memory) -> Chunk:

@@ -161,7 +161,9 @@ class ClassCaps(RoutedLayer):
             raise ValueError(f"expected poses of shape (B, H, W, {T}, {D}), got {tuple(poses.shape)}")
         B, H, W = poses.shape[:3]
         children = poses.permute(3, 0, 1, 2, 4).reshape(T, B * H * W, D)
-        votes = cast_votes(children, linear_weight(self.weight, self.pose)).unflatten(1, (B, H, W))  # (T, B, H, W, J, D')
+        votes = cast_votes(children, linear_weight(self.weight, self.pose)).unflatten(
+            1, (B, H, W)
+        )  # (T, B, H, W, J, D')
         placed = votes + self.coordinates(H, W).unsqueeze(2).to(votes.dtype)
         return placed.permute(1, 2, 3, 0, 4, 5).flatten(1, 3)
 
