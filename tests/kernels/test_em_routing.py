@@ -103,6 +103,20 @@ def test_chunks_in_several_threads_match_plain_form(
     compare(EM(min_variance=0.05), edges, form, example(u, 3, 5, 7 if edges is None else 6, True, True))
 
 
+@pytest.mark.usefixtures("threads")
+def test_number_of_threads_may_change_before_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(em_routing, "_WORTH_SHARING", 0)
+    arguments = [a.double().requires_grad_() for a in example((9, 7, 3), 3, 5, 7, True, True)]
+    found = []
+    for later in (3, 1):
+        torch.set_num_threads(3)
+        result = both(EM(), None, "children")(*arguments).square().sum()
+        torch.set_num_threads(later)
+        found.append(torch.autograd.grad(result, arguments))
+    for same, fewer in zip(*found, strict=True):
+        torch.testing.assert_close(fewer, same)
+
+
 @forms
 def test_votes_far_from_zero_keep_their_precision(form: str) -> None:
     arguments = example((4, 20, 6), 3, 5, 20, True, True)
