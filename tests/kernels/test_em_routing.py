@@ -103,6 +103,20 @@ def test_chunks_in_several_threads_match_plain_form(
     compare(EM(min_variance=0.05), edges, form, example(u, 3, 5, 7 if edges is None else 6, True, True))
 
 
+@pytest.mark.usefixtures("threads")
+def test_number_of_threads_may_change_before_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(em_routing, "_WORTH_SHARING", 0)
+    arguments = [a.double().requires_grad_() for a in example((9, 7, 3), 3, 5, 7, True, True)]
+    found = []
+    for later in (3, 1):
+        torch.set_num_threads(3)
+        result = both(EM(), None, "children")(*arguments).square().sum()
+        torch.set_num_threads(later)
+        found.append(torch.autograd.grad(result, arguments))
+    for same, fewer in zip(*found, strict=True):
+        torch.testing.assert_close(fewer, same)
+
+
 @forms
 def test_votes_far_from_zero_keep_their_precision(form: str) -> None:
     arguments = example((4, 20, 6), 3, 5, 20, True, True)
@@ -221,7 +235,10 @@ def test_bfloat16_autocast_routes_in_single_precision() -> None:
 
 def test_kernel_declines_function_transforms_and_forward_derivatives() -> None:
     layer, u = DenseCaps(5, 2, 3, 4, routing="em").double(), torch.randn(2, 5, 3, dtype=torch.float64)
-    function = lambda u: layer(u).pose
+
+    def function(u: Tensor) -> Tensor:
+        return layer(u).pose
+
     backward = torch.autograd.functional.jacobian(function, u)
     torch.testing.assert_close(torch.func.jacrev(function)(u), backward)
     torch.testing.assert_close(torch.func.jacfwd(function)(u), backward)

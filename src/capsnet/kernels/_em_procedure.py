@@ -7,13 +7,13 @@ distances touch the votes:
     logits    l_ij = offset_j + sum_h u_ijh (mu_jh / sigma_jh^2 - u_ijh / (2 sigma_jh^2))
 
 The derivative has the same two forms: gradients of logits are gathered like moments, those of moments are spread over
-the children like distances, and the gradient of the votes is a sum of few terms a_ij (2 p_j u_ij + q_j), formed at the end
-by two matrix products. It needs the couplings and the moments of each iteration.
+the children like distances, and the gradient of the votes is a sum of few terms a_ij (2 p_j u_ij + q_j), formed at the
+end by two matrix products. It needs the couplings and the moments of each iteration.
 
 The constant is the mean of the first iteration, in which couplings are equal: that mean becomes zero.
 
-Layouts: votes (N, J, I, D) with N = examples x positions; couplings (N, J, I); moments (N, J, D). Each parent's votes are
-one matrix, and the long axis of children is last where there is no D.
+Layouts: votes (N, J, I, D) with N = examples x positions; couplings (N, J, I); moments (N, J, D). Each parent's votes
+are one matrix, and the long axis of children is last where there is no D.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Windows:
 
     def __init__(self, seen: Tensor, children: int) -> None:
         self.positions, self.children, self.child = len(seen), children, seen.flatten()
+        counts = torch.bincount(self.child, minlength=children)
+        self.appearances = counts[self.child].view(seen.shape)  # (P, I): positions that see the edge's child
 
     def edges(self, values: Tensor) -> Tensor:
         """Values of children (B, children), for each edge."""
@@ -68,13 +70,18 @@ class Windows:
 
 
 @dataclass
-class Moments:
-    """An M-step: ``coupling`` (N, J, I), None if equal; its sums (N, J); mean and second moment of votes (N, J, D)."""
+class Fit:
+    """An M-step: what it came from, moments (N, J, D), and what follows from them."""
 
-    coupling: Tensor | None
-    total: Tensor
+    coupling: Tensor | None  # (N, J, I), None if equal
+    total: Tensor  # (N, J): the sum of the couplings times activations
     mean: Tensor
     second: Tensor
+    spread: Tensor  # second - mean^2; rounding may make it negative
+    precision: Tensor  # 1 / sigma^2
+    log_sigma: Tensor  # (N, J): summed over the dimensions
+    price: Tensor  # (N, J): the cost per vote
+    act_logit: Tensor  # (N, J)
 
 
 @dataclass
@@ -82,7 +89,7 @@ class Saved:
     """What backward needs."""
 
     centre: Tensor  # (N, J, D)
-    moments: list[Moments]
+    fits: list[Fit]
 
 
 @dataclass
@@ -102,10 +109,13 @@ class Chunk:
 
     def _begin(self, centre: Tensor | None) -> Tensor:
         """Equal couplings; votes less their mean under them, which is returned."""
-        N, J, I, D = self.votes.shape
+        N, J, I, _ = self.votes.shape
         self.tiny = torch.finfo(self.votes.dtype).eps ** 2  # the least divisor of a parent's total
-        ones = self.votes.new_ones(N, I)
-        self.share = ones / J if self.windows is None else (J * self.windows.total(ones)).reciprocal_()
+        if self.windows is None:
+            self.share = self.votes.new_full((N, I), 1 / J)  # equal couplings
+        else:
+            share = (J * self.windows.appearances).to(self.votes.dtype).reciprocal_()
+            self.share = share.expand(N // len(share), -1, -1).reshape(N, I)
         counted = self.share if self.weights is None else self.share * self.weights
         self.total = counted.sum(1, keepdim=True).expand(N, J)
         self.first = (counted / self.total[:, :1].clamp_min(self.tiny)).unsqueeze(1).expand(N, J, I).contiguous()
@@ -143,37 +153,33 @@ class Chunk:
     def weigh(self, coupling: Tensor) -> Tensor:
         return coupling if self.weights is None else coupling * self.weights.unsqueeze(1)
 
-    def fit(self, now: Moments, iteration: int) -> tuple[Tensor, ...]:
-        """Spread and variance (N, J, D), log sigma summed over dimensions, cost per vote and act's logit (N, J)."""
-        spread = torch.addcmul(now.second, now.mean, now.mean, value=-1)  # rounding may make it negative
+    def fit(self, coupling: Tensor | None, total: Tensor, mean: Tensor, second: Tensor, iteration: int) -> Fit:
+        spread = torch.addcmul(second, mean, mean, value=-1)
         variance = spread.clamp_min(0).add_(self.options.min_variance)
         log_sigma = variance.log().sum(-1).mul_(0.5)
-        price = log_sigma + variance.shape[-1] * (self.options.start_cost + self.use_cost)
-        act_logit = self.options.inverse_temperatures[iteration] * (self.act_cost - price * now.total)
-        return spread, variance, log_sigma, price, act_logit
+        price = log_sigma + mean.shape[-1] * (self.options.start_cost + self.use_cost)
+        act_logit = self.options.inverse_temperatures[iteration] * (self.act_cost - price * total)
+        return Fit(coupling, total, mean, second, spread, variance.reciprocal_(), log_sigma, price, act_logit)
 
     def forward(self) -> tuple[Tensor, Tensor, Saved]:
         """pose (N, J, D), act (N, J), and what backward needs."""
         centre = self._begin(None)
         second = self._sum(self.first, self.squares)
-        now = Moments(None, self.total, torch.zeros_like(second), second)
-        saved, last = Saved(centre, [now]), len(self.options.inverse_temperatures) - 1
-        for iteration in range(last):
-            _, variance, log_sigma, _, act_logit = self.fit(now, iteration)
-            precision = variance.reciprocal_()
-            pull = None if iteration == 0 else now.mean * precision  # the first mean is zero
-            offset = F.logsigmoid(act_logit).sub_(log_sigma)
-            if pull is not None:
+        now = self.fit(None, self.total, torch.zeros_like(second), second, 0)
+        saved = Saved(centre, [now])
+        for iteration in range(1, len(self.options.inverse_temperatures)):
+            offset, pull = F.logsigmoid(now.act_logit).sub_(now.log_sigma), None
+            if iteration > 1:  # the first mean is zero
+                pull = now.mean * now.precision
                 offset -= 0.5 * (now.mean * pull).sum(-1)
-            coupling = self.couple(self.agree(-0.5 * precision, pull).add_(offset.unsqueeze(2)))
+            coupling = self.couple(self.agree(-0.5 * now.precision, pull).add_(offset.unsqueeze(2)))
             counted = self.weigh(coupling)
             total = counted.sum(2)  # (N, J)
             mean, second = self.gather(counted / total.clamp_min(self.tiny).unsqueeze(2))
-            now = Moments(coupling, total, mean, second)
-            saved.moments.append(now)
+            now = self.fit(coupling, total, mean, second, iteration)
+            saved.fits.append(now)
         present = now.total > 0  # a parent without votes is absent
-        act = self.fit(now, last)[-1].sigmoid_().mul_(present)
-        return (now.mean + centre).mul_(present.unsqueeze(2)), act, saved
+        return (now.mean + centre).mul_(present.unsqueeze(2)), now.act_logit.sigmoid().mul_(present), saved
 
     def backward(
         self, saved: Saved, d_pose: Tensor, d_act: Tensor, needs_weights: bool
@@ -182,15 +188,13 @@ class Chunk:
         self._begin(saved.centre)
         d_use, d_act_cost = torch.zeros_like(self.use_cost), torch.zeros_like(self.act_cost)
         d_weights = torch.zeros_like(self.share) if needs_weights else None
-        present, d_logits = saved.moments[-1].total > 0, None
+        present, d_logits = saved.fits[-1].total > 0, None
         d_mean = d_pose * present.unsqueeze(2)
-        for iteration in range(len(saved.moments) - 1, -1, -1):
-            now, temperature = saved.moments[iteration], self.options.inverse_temperatures[iteration]
-            spread, variance, _, price, act_logit = self.fit(now, iteration)
-            precision = variance.reciprocal_()
+        for now, temperature in zip(reversed(saved.fits), reversed(self.options.inverse_temperatures), strict=True):
+            precision = now.precision
             # the E-step: logits from variance, mean and the parent's logit
             if d_logits is None:
-                act = act_logit.sigmoid_()
+                act = now.act_logit.sigmoid()
                 d_act_logit = d_act * present * act * (1 - act)
                 d_log_sigma, d_second = 0.0, 0.0
             else:
@@ -200,14 +204,14 @@ class Chunk:
                 each = count.unsqueeze(2)
                 d_mean = precision * once - pull * each
                 d_second = (0.5 * twice - now.mean * (once - 0.5 * now.mean * each)) * precision.square()
-                d_log_sigma, d_act_logit = -count, count * torch.sigmoid(-act_logit)
+                d_log_sigma, d_act_logit = -count, count * torch.sigmoid(-now.act_logit)
             # the cost
             d_cost = -temperature * d_act_logit  # of price * total
             d_price = d_cost * now.total
             d_act_cost -= d_cost.sum(0)
             d_use += self.votes.shape[-1] * d_price.sum(0)
             # the M-step: moments from weights
-            d_second = (d_second + 0.5 * (d_log_sigma + d_price).unsqueeze(2) * precision) * (spread >= 0)
+            d_second = (d_second + 0.5 * (d_log_sigma + d_price).unsqueeze(2) * precision) * (now.spread >= 0)
             d_mean = d_mean - 2 * now.mean * d_second
             divisor = now.total.clamp_min(self.tiny).unsqueeze(2)
             counted = None if now.coupling is None else self.weigh(now.coupling)
@@ -217,7 +221,7 @@ class Chunk:
             # sum_i m_ij d m_ij is a product of the moments
             through = (now.mean * d_mean + now.second * d_second).sum(2) * (now.total >= self.tiny)
             d_counted = self.agree(d_second, d_mean)
-            d_counted.sub_(through.unsqueeze(2)).div_(divisor).add_((d_cost * price).unsqueeze(2))
+            d_counted.sub_(through.unsqueeze(2)).div_(divisor).add_((d_cost * now.price).unsqueeze(2))
             if now.coupling is None:
                 assert d_weights is not None
                 d_weights += d_counted.sum(1).mul_(self.share)

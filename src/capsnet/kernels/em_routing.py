@@ -18,7 +18,10 @@ from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels.cost import choose_em
 
-_CHUNK, _FEWEST = 8 << 20, 4  # bytes of votes in a chunk; examples in it, because each chunk reads all weights
+# Bytes of votes in a chunk: three times that is in use, and should fit in cache. Rows of its matrix products: in a dense
+# layer a multiple of four examples, for which they are much faster than for five; and not fewer, because each chunk
+# reads all weights.
+_CHUNK, _FEWEST = 4 << 20, 4
 _WORTH_SHARING = 1 << 18  # votes of the whole batch from which a second thread is used
 
 
@@ -126,8 +129,9 @@ class _Call:
         self.children = u.shape[-3] if weight is None else u.shape[-2]
         self.dtype, votes = u.dtype, self.children * prod(self.pose)  # of one example
         threads = slots(len(u)) if len(u) * votes >= _WORTH_SHARING else 1
-        fitting = max(_FEWEST, _CHUNK // (votes * u.element_size()))
-        size = -(-len(u) // (-(-len(u) // (fitting * threads)) * threads))  # as many chunks for each thread
+        least = -(-_FEWEST // prod(self.positions))
+        fitting = max(1, _CHUNK // (votes * u.element_size()) // least) * least
+        size = min(fitting, -(-len(u) // threads))
         self.runs = [slice(start, min(start + size, len(u))) for start in range(0, len(u), size)]
 
     def chunk(self, source: _Source, run: slice, slot: int, memory: Memory) -> Chunk:
@@ -153,7 +157,7 @@ class _RouteEM(torch.autograd.Function):
         acts = u.new_empty(poses.shape[:-1])
         saved: list[Saved | None] = [None for _ in call.runs]
         ctx.save_for_backward(*tensors)
-        ctx.options, ctx.windows, ctx.memory, ctx.saved = options, windows, memory, saved
+        ctx.options, ctx.windows, ctx.memory, ctx.runs, ctx.saved = options, windows, memory, call.runs, saved
         with memory.exclusive() as memory:
 
             def work(slot: int, index: int) -> None:
@@ -170,6 +174,7 @@ class _RouteEM(torch.autograd.Function):
         if torch.is_grad_enabled():
             return *_differentiable(ctx.options.plain, ctx.saved_tensors, needed, gradients), None, None, None
         call = _Call(ctx.saved_tensors, ctx.options, ctx.windows)
+        call.runs = ctx.runs  # the number of threads may have changed
         threads = slots(len(call.runs))
         source = _Votes(u, needed[0]) if weight is None else _Children(u, weight, needed, threads)
         d_act = torch.empty_like(act) if needed[2] else None

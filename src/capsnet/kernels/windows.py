@@ -1,7 +1,7 @@
 """Windows of a grid of capsules, with a backward pass that adds each tap of the window once.
 
-The derivative of ``unfold`` adds number by number. Here each of the kernel * kernel taps is one strided addition of whole
-rows of capsules.
+The derivative of ``unfold`` adds number by number. Here each of the kernel * kernel taps is one strided addition of
+whole rows of capsules.
 """
 
 from __future__ import annotations
