@@ -1,6 +1,7 @@
 """BatchNorm folded into the next convolution, against convolution, ReLU and BatchNorm one after another."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -34,10 +35,10 @@ def example(shape: tuple, seed: int = 0) -> tuple[list[Tensor], list[Tensor], tu
     return tensors, running, strides
 
 
-def stages_of(parameters: tuple[Tensor, ...], running: list[Tensor], strides: tuple[int, ...], training: bool) -> list:
+def stages_of(parameters: Any, running: Any, strides: tuple[int, ...], training: bool) -> list[Stage]:
+    groups = [(*parameters[4 * k : 4 * k + 4], *running[2 * k : 2 * k + 2]) for k in range(len(strides))]
     return [
-        Stage(*parameters[4 * k : 4 * k + 4], *running[2 * k : 2 * k + 2], (stride, stride), training)
-        for k, stride in enumerate(strides)
+        Stage(*group, stride=(stride, stride), training=training) for group, stride in zip(groups, strides, strict=True)
     ]
 
 
@@ -64,7 +65,8 @@ def test_values_and_gradients_are_those_of_the_layers(shape: tuple, training: bo
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        assert_as_good(*functions(running, strides, training), tensors, range(len(tensors)))
+        fast, plain = functions(running, strides, training)
+        assert_as_good(fast, plain, tensors, range(len(tensors)))
     finally:
         torch.set_num_threads(before)
 
@@ -73,7 +75,8 @@ def test_values_and_gradients_are_those_of_the_layers(shape: tuple, training: bo
 def test_pieces_of_any_size_give_the_same(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors, running, strides = example(SHAPES[0])
     monkeypatch.setattr(folded_norm, "_PIECE", piece)
-    assert_as_good(*functions(running, strides, True), tensors, range(len(tensors)))
+    fast, plain = functions(running, strides, True)
+    assert_as_good(fast, plain, tensors, range(len(tensors)))
 
 
 @pytest.mark.parametrize("training", [True, False])

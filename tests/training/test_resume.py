@@ -31,11 +31,19 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 6])
-@pytest.mark.parametrize("change", [{}, {"model": "cnn-small", "model_options": {}, "ema": None, "keep": "last"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"model": "cnn-small", "model_options": {}, "ema": None, "keep": "last"},
+        {"model": "efficient-capsnet", "model_options": {"channels": [4, 4, 4, 8], "decoder_widths": [8, 9]}},
+    ],
+)
 def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, change: dict
 ) -> None:
-    """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN."""
+    """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN, with
+    BatchNorm in Efficient-CapsNet."""
     monkeypatch.setattr(loop, "RECORD_EVERY", 1)
     config = dataclasses.replace(quick, **change)
     uninterrupted = capsnet.train(config, out=tmp_path / "whole")

@@ -4,7 +4,7 @@ What a batch holds depends on its indices only (randomness is keyed), so it does
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ B = TypeVar("B")
 AHEAD = 2  # batches
 
 
-def made_ahead(make: Callable[[A], B], items: Iterable[A], ahead: int = AHEAD) -> Iterator[tuple[A, B]]:
+def made_ahead(make: Callable[[A], B], items: Iterable[A], ahead: int = AHEAD) -> Generator[tuple[A, B], None, None]:
     """Yield (item, make(item)) in order, made up to ``ahead`` items early by one other thread.
 
     An error in ``make`` is raised here when its item is due. Closing the generator ends the thread. PyTorch's

@@ -147,11 +147,11 @@ def _backward(
             a = -d_gain * fold.scale * fold.inverse / n
             c = -(fold.scale * d_shift / n + a * fold.mean)
         g = _through(g, maps[k + 1], a, c)
-        fold = _Fold(*folds[4 * k - 4 : 4 * k]) if k else None
+        before = _Fold(*folds[4 * k - 4 : 4 * k]) if k else None
         g, dw, db = torch.ops.aten.convolution_backward(
             g,
             maps[k],
-            _folded_weight(w, fold, ctx.dtype),
+            _folded_weight(w, before, ctx.dtype),
             [len(w)],
             stride,
             [0, 0],
@@ -162,8 +162,8 @@ def _backward(
             [k > 0 or need_x, True, True],
         )
         dw, db = dw.to(w.dtype), db.to(w.dtype)
-        if fold is not None:
-            d_scale, d_shift = (dw * w).sum((0, 2, 3)), db @ w.sum((2, 3))
+        if before is not None:
+            fold, d_scale, d_shift = before, (dw * w).sum((0, 2, 3)), db @ w.sum((2, 3))
             dw = dw * fold.scale[:, None, None] + db[:, None, None, None] * fold.shift[:, None, None]
         results = [dw, db, d_gain, d_offset, *results]
     return g, results
@@ -171,9 +171,11 @@ def _backward(
 
 def _again(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:
     """The plain form, without a second update of the running statistics."""
-    each_stage = zip(range(0, len(parameters), 4), ctx.running, ctx.options, strict=False)
-    stages = [Stage(*parameters[k : k + 4], *(t.clone() for t in two), *rest) for k, two, rest in each_stage]
-    return plain(x, stages, *parameters[-2:])
+    stages = []
+    for k, ((mean, var), options) in enumerate(zip(ctx.running, ctx.options, strict=True)):
+        weight, bias, gain, offset = parameters[4 * k : 4 * k + 4]
+        stages.append(Stage(weight, bias, gain, offset, mean.clone(), var.clone(), *options))
+    return plain(x, stages, parameters[-2], parameters[-1])
 
 
 def _channels_last(x: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ def whole_map_features(features: nn.Sequential, depthwise: nn.Conv2d, x: Tensor)
     if stages is not None and not hooks and depthwise.bias is not None:
         folded = kernels.conv_relu_norm(x, stages, depthwise.weight, depthwise.bias)
         if folded is not None:
-            for norm in features[2::3]:
-                if norm.training:
-                    norm.num_batches_tracked.add_(1)  # type: ignore[operator]
+            for norm in features:
+                if isinstance(norm, nn.BatchNorm2d) and norm.training and norm.num_batches_tracked is not None:
+                    norm.num_batches_tracked.add_(1)
             return folded
     return depthwise(features(x)).flatten(1)
 
@@ -29,9 +29,11 @@ def _stages(modules: Sequence[nn.Module]) -> list[kernels.Stage] | None:
     """The modules' tensors, or None if one is not as the network made it: replaced, quantised, parametrised."""
     stages = []
     for conv, relu, norm in zip(modules[::3], modules[1::3], modules[2::3], strict=True):
-        ordinary = isinstance(conv, nn.Conv2d) and type(relu) is nn.ReLU and type(norm) is nn.BatchNorm2d
-        if not ordinary or norm.running_mean is None or norm.momentum is None or conv.bias is None or not norm.affine:
+        if not isinstance(conv, nn.Conv2d) or type(relu) is not nn.ReLU or type(norm) is not nn.BatchNorm2d:
             return None
-        tensors = conv.weight, conv.bias, norm.weight, norm.bias, norm.running_mean, norm.running_var
-        stages.append(kernels.Stage(*tensors, conv.stride, norm.training, norm.momentum, norm.eps))
+        mean, var = norm.running_mean, norm.running_var
+        if mean is None or var is None or norm.momentum is None or conv.bias is None or not norm.affine:
+            return None
+        options = conv.stride, norm.training, norm.momentum, norm.eps
+        stages.append(kernels.Stage(conv.weight, conv.bias, norm.weight, norm.bias, mean, var, *options))
     return stages

@@ -109,12 +109,12 @@ def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor]
         steps = int(count)
         keep = min(decay, (1 + steps) / (10 + steps))
         floats = [pair for pair in zip(averaged, current, strict=True) if pair[0].is_floating_point()]
-        others = [pair for pair in zip(averaged, current, strict=True) if not pair[0].is_floating_point()]
         if floats:
-            means, values = zip(*floats, strict=True)
-            torch._foreach_lerp_(means, values, 1 - keep)
-        if others:
-            torch._foreach_copy_(*zip(*others, strict=True))
+            lerp: Any = torch._foreach_lerp_  # type: ignore[attr-defined]
+            lerp(*map(list, zip(*floats, strict=True)), 1 - keep)
+        for mean, new in zip(averaged, current, strict=True):
+            if not mean.is_floating_point():
+                mean.copy_(new)
 
     return update
 
@@ -122,11 +122,12 @@ def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor]
 @torch.no_grad()
 def update_average(average: AveragedModel, model: nn.Module, decay: float | None, count: int) -> None:
     """``average.update_parameters(model)`` after ``count`` others, which it would read from the device."""
-    both = [[*module.parameters(), *module.buffers()] for module in (average.module, model)]
+    means, values = ([*module.parameters(), *module.buffers()] for module in (average.module, model))
     if count == 0:
-        torch._foreach_copy_(*both)
+        for mean, new in zip(means, values, strict=True):
+            mean.copy_(new)
     else:
-        moving_average(decay or 0.0)(*both, count)
+        moving_average(decay or 0.0)(means, values, count)
     average.n_averaged += 1
 
 
