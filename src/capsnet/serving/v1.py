@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from capsnet.inference import PRESENT, preprocessing_of
@@ -26,7 +26,7 @@ MANY = 64  # images of one request
 FILES = ("image/", "application/octet-stream")
 ORDER = dict.fromkeys(("model", "classes", "best", "class_names", "lengths", "poses"))  # of the fields of one answer
 SEVERAL_KEY = re.compile(rb'^\s*\{\s*"images"\s*:')  # a request of several images, which have no other field
-T = TypeVar("T")
+W = TypeVar("W", bound=Wire)
 
 
 class Pictures(Wire):
@@ -63,13 +63,26 @@ class PredictedAll(Answer):
     answers: list[Found]
 
 
-ONE, SEVERAL = TypeAdapter(Pixels), TypeAdapter(Pictures)
+PIXELS = Pixels.model_json_schema()
 BODY = {
     "requestBody": {
         "required": True,
         "content": {
             "image/*": {"schema": {"type": "string", "format": "binary"}},
-            "application/json": {"schema": {"anyOf": [ONE.json_schema(), SEVERAL.json_schema()]}},
+            "application/json": {
+                "schema": {
+                    "anyOf": [
+                        PIXELS,
+                        {
+                            "type": "object",
+                            "properties": {
+                                "images": {"type": "array", "items": PIXELS, "minItems": 1, "maxItems": MANY}
+                            },
+                            "required": ["images"],
+                        },
+                    ]
+                }
+            },
         },
     }
 }
@@ -129,7 +142,7 @@ def _prepare_one(content: bytes, kind: str, model: Model) -> list[Tensor]:
     """A client's image as the network's input, prepared as ``capsnet.predict`` does it."""
     prepare = preprocessing_of(model)
     if kind == "application/json":
-        return [prepare(to_array(_read(content, ONE), "image"))]
+        return [prepare(to_array(_read(content, Pixels), "image"))]
     with open_image(content) as image:
         return [prepare(image)]
 
@@ -137,7 +150,7 @@ def _prepare_one(content: bytes, kind: str, model: Model) -> list[Tensor]:
 def _prepare_all(content: bytes, kind: str, model: Model) -> list[Tensor]:
     """The same for several images."""
     prepare, inputs = preprocessing_of(model), []
-    for number, pixels in enumerate(_read(content, SEVERAL).images):
+    for number, pixels in enumerate(_read(content, Pictures).images):
         try:
             inputs.append(prepare(to_array(pixels, f"images.{number}")))
         except ValueError as error:
@@ -146,10 +159,10 @@ def _prepare_all(content: bytes, kind: str, model: Model) -> list[Tensor]:
     return inputs
 
 
-def _read(content: bytes, wanted: TypeAdapter[T]) -> T:
+def _read(content: bytes, wanted: type[W]) -> W:
     """A JSON body, or the error of a wrong one."""
     try:
-        return wanted.validate_json(content)
+        return wanted.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
