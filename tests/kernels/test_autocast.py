@@ -94,7 +94,7 @@ def test_maps_may_be_bfloat16_and_not_contiguous(maps: torch.dtype) -> None:
     dx, dw = torch.autograd.grad(y.square().sum(), (x, w))
     assert (dx.dtype, dw.dtype) == (maps, torch.float32)
     single = [t.detach().float().requires_grad_() for t in (x, w)]
-    expected = F.conv2d(*single, b, 1, 2)
+    expected = F.conv2d(single[0], single[1], b, 1, 2)
     for a, e in zip((y, dx, dw), (expected, *torch.autograd.grad(expected.square().sum(), single)), strict=True):
         torch.testing.assert_close(a.float(), e, rtol=0, atol=0.03 * float(e.detach().abs().max()))
 

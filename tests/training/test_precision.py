@@ -11,7 +11,7 @@ import torch
 
 import capsnet
 from capsnet import cli
-from capsnet.training import Interrupted, TrainConfig, loop, precision
+from capsnet.training import Interrupted, TrainConfig, loop, precision, try_out
 from tests.training.test_resume import stop_after, weights_of
 
 
@@ -37,7 +37,7 @@ def test_bf16_is_refused_on_a_cpu_without_it(
     with pytest.raises(ValueError, match=r"this CPU has no bfloat16 products, .* use fp32 or auto"):
         capsnet.train(config, out=tmp_path / "run", device="cpu", figures=False)
     with pytest.raises(ValueError, match="this CPU has no bfloat16"):
-        capsnet.training.try_out(config, tmp_path / "run", device="cpu")
+        try_out(config, tmp_path / "run", device="cpu")
     (tmp_path / "config.json").write_text(config.to_json())
     with pytest.raises(SystemExit) as stopped:
         cli.main(["train", str(tmp_path / "config.json"), "--device", "cpu", "--out", str(tmp_path / "run")])

@@ -10,7 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def has_bf16() -> bool:

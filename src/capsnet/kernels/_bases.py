@@ -141,44 +141,49 @@ class Transform:
         after_real, after_complex = _second_stage(columns, reals[1], gauss)
         self.dtype = transform_dtype(dtype)
         self.first = torch.tensor(np.array(stacked), dtype=self.dtype)  # (n1, height)
-        # Batches of equal matrices: one call for all values of the first axis is faster than one for each.
-        counts = (self.real, self.values - self.real)
-        second = [
-            torch.tensor(matrix, dtype=self.dtype).expand(count, -1, -1).contiguous()
-            for matrix, count in zip((after_real, after_complex), counts, strict=True)
-        ]
-        # Adjoints are stored, because small products are faster on contiguous factors.
-        self.first_t, self.second = self.first.t().contiguous(), [m for m in second if len(m)]
-        self.second_t = [m.transpose(1, 2).contiguous() for m in self.second]
-        self.products = sum(m.shape[0] * m.shape[1] for m in self.second)
-        # Rows of scratch: those between the two stages, and the spectrum where it has to be converted.
+        self.after_real = torch.tensor(after_real, dtype=self.dtype)
+        self.after_complex = torch.tensor(after_complex, dtype=self.dtype)
+        # Rows of scratch: those between the two stages, and to convert a spectrum, the largest block of one.
         self.between = len(stacked) * self.shape[1]
-        self.scratch = self.between + (self.products if dtype != self.dtype else 0)
+        self.scratch = self.between + (max(len(after_real), len(after_complex)) if dtype != self.dtype else 0)
+        # Adjoints are stored, because small products are faster on contiguous factors.
+        self.first_t, self.after_real_t, self.after_complex_t = (
+            m.t().contiguous() for m in (self.first, self.after_real, self.after_complex)
+        )
+
+    @property
+    def products(self) -> int:
+        return self.real * len(self.after_real) + (self.values - self.real) * len(self.after_complex)
+
+    def _blocks(self, spectrum: Tensor, half: Tensor) -> list[tuple[bool, Tensor, Tensor]]:
+        """(is real, rows of the spectrum, rows of the half-transformed) for each value of the first axis."""
+        width, blocks, row, source = self.shape[1], [], 0, 0
+        for value in range(self.values):
+            is_real = value < self.real
+            height, depth = (len(self.after_real), width) if is_real else (len(self.after_complex), 2 * width)
+            blocks.append((is_real, spectrum[row : row + height], half[source : source + depth]))
+            row, source = row + height, source + depth
+        return blocks
 
     def forward(self, positions: Tensor, spectrum: Tensor, scratch: Tensor) -> None:
         """positions (height*width, N), contiguous -> spectrum (products, N), rows may be apart. ``scratch``: (scratch,
         N)."""
         half, single = scratch.tensor_split([self.between])
-        values = spectrum if spectrum.dtype == self.dtype else single
         torch.mm(self.first, positions.view(self.shape[0], -1), out=half.view(len(self.first), -1))
-        for matrices, source, out in zip(self.second, self._split(half, -1), self._split(values, -2), strict=True):
-            torch.bmm(matrices, source, out=out)
-        if values is not spectrum:
-            spectrum.copy_(values)
+        for is_real, out, source in self._blocks(spectrum, half):
+            matrix = self.after_real if is_real else self.after_complex
+            if out.dtype == self.dtype:
+                torch.mm(matrix, source, out=out)
+            else:
+                out.copy_(torch.mm(matrix, source, out=single[: len(matrix)]))
 
     def adjoint(self, spectrum: Tensor, positions: Tensor, scratch: Tensor) -> None:
         """The transposed map: spectrum (products, N) -> positions (height*width, N), contiguous."""
         half, single = scratch.tensor_split([self.between])
-        values = spectrum if spectrum.dtype == self.dtype else single.copy_(spectrum)
-        for matrices, source, out in zip(self.second_t, self._split(values, -2), self._split(half, -1), strict=True):
-            torch.bmm(matrices, source, out=out)
+        for is_real, source, out in self._blocks(spectrum, half):
+            rows = source if source.dtype == self.dtype else single[: len(source)].copy_(source)
+            torch.mm(self.after_real_t if is_real else self.after_complex_t, rows, out=out)
         torch.mm(self.first_t, half.view(len(self.first), -1), out=positions.view(self.shape[0], -1))
-
-    def _split(self, rows: Tensor, axis: int) -> list[Tensor]:
-        """Rows (.., N) as one batch for the real and one for the complex values of the first axis; ``axis`` of
-        ``second`` says how many rows a value has."""
-        parts = rows.split([len(m) * m.shape[axis] for m in self.second])
-        return [part.unflatten(0, (len(m), -1)) for part, m in zip(parts, self.second, strict=True)]
 
 
 @dataclass(frozen=True)
