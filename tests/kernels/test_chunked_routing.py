@@ -166,15 +166,14 @@ def test_frozen_weights_and_frozen_children_get_no_gradient(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VOTE_FREE)
-def test_inference_stores_nothing(name: str) -> None:
+def test_inference_stores_less_than_a_step(name: str) -> None:
     layer, u = layer_and_children(name, B=64, I=288)
     with torch.no_grad():
         layer(u)  # makes the blocks that the layer keeps
         with counted() as seen:
             layer(u)
     couplings = 4 * 64 * 288 * J
-    assert seen.peak < 8 * couplings
-    assert bytes_of_step(name, B=64, I=288).peak > seen.peak
+    assert seen.peak + 2 * couplings < bytes_of_step(name, B=64, I=288).peak
 
 
 def test_votes_act_as_a_tensor_where_they_must() -> None:

@@ -53,22 +53,19 @@ def route(
     if method == "plain":
         return None
     dtype, low = _precision(u, weight)
-    inputs = [None if t is None else t.to(dtype) for t in (u, act, *learned.values())]
+    u, act = u.to(dtype), None if act is None else act.to(dtype)
+    learned = {name: t.to(dtype) for name, t in learned.items()}
     with _without_autocast(u.device.type):
         if method == "linear":
-            child, factor, *rest = inputs
-            votes = LinearVotes(cast(Tensor, child), weight.to(dtype), low)
-            results = function(cast(Tensor, votes), factor, dict(zip(learned, cast(list[Tensor], rest), strict=True)))
+            pose, activation = function(cast(Tensor, LinearVotes(u, weight.to(dtype), low)), act, learned)
         else:
-            child, factor, *rest = inputs
-            present = (child, weight, factor, *rest)
-            record = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in present)
+            inputs = (u, weight, act, *learned.values())
+            record = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
             options = function, tuple(learned), memory or Memory(), low, record
             try:
-                results = _Route.apply(*options, False, child, weight, factor, *rest)
+                pose, activation = _Route.apply(*options, False, *inputs)
             except VotesNeeded:
-                results = _Route.apply(*options, True, child, weight, factor, *rest)
-        pose, activation = results
+                pose, activation = _Route.apply(*options, True, *inputs)
         # a network in half precision gets its own precision back, autocast float32
         return (pose, activation) if weight.dtype == dtype else (pose.to(weight.dtype), activation.to(weight.dtype))
 
