@@ -165,6 +165,17 @@ def test_frozen_weights_and_frozen_children_get_no_gradient(name: str) -> None:
     assert not layer(u.detach()).pose.requires_grad
 
 
+@pytest.mark.parametrize("name", VOTE_FREE)
+def test_inference_stores_less_than_a_step(name: str) -> None:
+    layer, u = layer_and_children(name, B=64, I=288)
+    with torch.no_grad():
+        layer(u)  # makes the blocks that the layer keeps
+        with counted() as seen:
+            layer(u)
+    couplings = 4 * 64 * 288 * J
+    assert seen.peak + 2 * couplings < bytes_of_step(name, B=64, I=288).peak
+
+
 def test_votes_act_as_a_tensor_where_they_must() -> None:
     layer, u = layer_and_children("uniform", B=3, I=5)
     weight, tensor = layer.weight.detach(), form_votes(u, layer.weight).detach()

@@ -53,20 +53,19 @@ def route(
     if method == "plain":
         return None
     dtype, low = _precision(u, weight)
-    inputs = [None if t is None else t.to(dtype) for t in (u, act, *learned.values())]
+    u, act = u.to(dtype), None if act is None else act.to(dtype)
+    learned = {name: t.to(dtype) for name, t in learned.items()}
     with _without_autocast(u.device.type):
         if method == "linear":
-            child, factor, *rest = inputs
-            votes = LinearVotes(cast(Tensor, child), weight.to(dtype), low)
-            results = function(cast(Tensor, votes), factor, dict(zip(learned, cast(list[Tensor], rest), strict=True)))
+            pose, activation = function(cast(Tensor, LinearVotes(u, weight.to(dtype), low)), act, learned)
         else:
-            child, factor, *rest = inputs
-            options = function, tuple(learned), memory or Memory(), low
+            inputs = (u, weight, act, *learned.values())
+            record = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+            options = function, tuple(learned), memory or Memory(), low, record
             try:
-                results = _Route.apply(*options, False, child, weight, factor, *rest)
+                pose, activation = _Route.apply(*options, False, *inputs)
             except VotesNeeded:
-                results = _Route.apply(*options, True, child, weight, factor, *rest)
-        pose, activation = results
+                pose, activation = _Route.apply(*options, True, *inputs)
         # a network in half precision gets its own precision back, autocast float32
         return (pose, activation) if weight.dtype == dtype else (pose.to(weight.dtype), activation.to(weight.dtype))
 
@@ -152,6 +151,7 @@ class _Route(torch.autograd.Function):
         names: tuple[str, ...],
         memory: Memory,
         low: torch.dtype,
+        record: bool,
         forms: bool,
         u: Tensor,
         weight: Tensor,
@@ -161,7 +161,6 @@ class _Route(torch.autograd.Function):
         runs, params = _runs(u, weight, forms), dict(zip(names, learned, strict=True))
         ctx.function, ctx.names, ctx.memory, ctx.low, ctx.runs = function, names, memory, low, runs
         ctx.save_for_backward(u, weight, act, *learned)
-        needed = any(ctx.needs_input_grad)
         ctx.recorded = cast(list[_Recorded | None], [None] * len(runs))
         results: list[tuple[Tensor, ...]] = [()] * len(runs)
         with memory.exclusive() as memory:
@@ -170,10 +169,10 @@ class _Route(torch.autograd.Function):
             def work(slot: int, index: int) -> None:
                 run = runs[index]
                 state = State(matrices, _scratch(u[run], weight.shape[1], low, slot, memory))
-                votes = Chunk(u[run].detach(), state, recorded=needed, most_votes=_most_votes(weight))
+                votes = Chunk(u[run].detach(), state, recorded=record, most_votes=_most_votes(weight))
                 done = _Recorded(function, votes, None if act is None else act[run], params)
                 results[index] = tuple(t.detach() for t in done.results)
-                if needed and votes.formed is None:
+                if record and votes.formed is None:
                     ctx.recorded[index] = done
 
             each(range(len(runs)), work)
@@ -184,9 +183,9 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, weight, act, *learned = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *[None] * 5, *_differentiable(ctx, gradients, u, weight, act, learned)
+            return *[None] * 6, *_differentiable(ctx, gradients, u, weight, act, learned)
         params, count = dict(zip(ctx.names, learned, strict=True)), slots(len(ctx.runs))
-        need_weight, need_act = ctx.needs_input_grad[6:8]
+        need_weight, need_act = ctx.needs_input_grad[7:9]
         du = torch.empty_like(u)
         d_act = torch.zeros_like(act) if act is not None and need_act else None
         # one sum for each thread
@@ -219,7 +218,7 @@ class _Route(torch.autograd.Function):
         for other in dw[1:]:
             dw[0].add(other)
         sums = [_total([part.get(name) for part in d_learned]) for name in ctx.names]
-        return *[None] * 5, du, dw[0].total().to(weight.dtype) if dw else None, d_act, *sums
+        return *[None] * 6, du, dw[0].total().to(weight.dtype) if dw else None, d_act, *sums
 
 
 def _total(parts: list[Tensor | None]) -> Tensor | None:
@@ -235,7 +234,7 @@ def _differentiable(
     """Gradients with a graph, through the form that autograd knows: for derivatives of derivatives."""
     params = dict(zip(ctx.names, learned, strict=True))
     results = ctx.function(cast(Tensor, LinearVotes(u, weight.to(u.dtype), ctx.low)), act, params)[:2]
-    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[5:]
+    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[6:]
     inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
     pairs = [(t, g) for t, g in zip(results, gradients, strict=True) if t.requires_grad]
     found = torch.autograd.grad(

@@ -259,11 +259,13 @@ def choose_routing(u: Tensor, weight: Tensor, *others: Tensor | None) -> Literal
     - "plain": with votes, for few examples, and where the plain operators must stay visible: export, tracing, function
       transforms, forward-mode derivatives.
     """
+    if torch.compiler.is_exporting():  # and no question about sizes, which would become a condition of the program
+        return "plain"
     tensors = [u, weight, *(t for t in others if t is not None)]
-    if min(*u.shape, *weight.shape) == 0 or not all(t.is_floating_point() for t in tensors):
+    if any(size == 0 for size in (*u.shape, *weight.shape)) or not all(t.is_floating_point() for t in tensors):
         return "plain"
     if torch.compiler.is_compiling():  # contexts are not seen by compilers
-        return "plain" if torch.compiler.is_exporting() else "linear"
+        return "linear"
     path = current_path()
     if path == "plain" or (path == "auto" and len(u) < _FUSED_FROM) or torch._C._get_tracing_state() is not None:
         return "plain"

@@ -325,10 +325,10 @@ def distance(votes: Tensor, pose: Tensor) -> Tensor:
 
 def softmax(logits: Tensor, dim: int) -> Tensor:
     """Softmax over the parents (-1) or the children (-2) of logits (..., I, J), in their order in memory."""
-    by_parent = logits.movedim(-1, 0)  # the order of ``agree`` of votes that are not in memory
-    if logits.ndim > 1 and by_parent.is_contiguous():
-        return by_parent.softmax(dim=0 if dim == -1 else -1).movedim(0, -1)
-    return logits.softmax(dim=dim)
+    if logits.stride(-1) == 1:
+        return logits.softmax(dim=dim)
+    # parents first: the order of ``agree`` of votes that are not in memory
+    return logits.movedim(-1, 0).softmax(dim=0 if dim == -1 else -1).movedim(0, -1)
 
 
 def stack_trace(history: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trace:
