@@ -18,9 +18,8 @@ from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels.cost import choose_em
 
-# Bytes of votes in a chunk: three times that is in use, and should fit in cache. Rows of its matrix products: in a dense
-# layer a multiple of four examples, for which they are much faster than for five; and not fewer, because each chunk
-# reads all weights.
+# Bytes of votes in a chunk: three times that is in use and should fit in cache. Rows of its matrix products: a multiple
+# of four, for which they are much faster than for five, and not fewer, because each chunk reads all weights.
 _CHUNK, _FEWEST = 4 << 20, 4
 _WORTH_SHARING = 1 << 18  # votes of the whole batch from which a second thread is used
 
