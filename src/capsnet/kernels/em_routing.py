@@ -18,10 +18,9 @@ from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels.cost import choose_em
 
-# Bytes of votes in a chunk: three times that is in use, and should fit in cache. Rows of its matrix products: in a dense
-# layer a multiple of four examples, for which they are much faster than for five; and not fewer, because each chunk
-# reads all weights.
-_CHUNK, _FEWEST = 4 << 20, 4
+# Bytes of votes in a chunk: three times that is in use and should fit in cache. Rows of its matrix products: a multiple
+# of four, for which they are much faster than for five, and not fewer, because each chunk reads all weights.
+_CHUNK, _FEWEST = 8 << 20, 4
 _WORTH_SHARING = 1 << 18  # votes of the whole batch from which a second thread is used
 
 
@@ -131,7 +130,8 @@ class _Call:
         threads = slots(len(u)) if len(u) * votes >= _WORTH_SHARING else 1
         least = -(-_FEWEST // prod(self.positions))
         fitting = max(1, _CHUNK // (votes * u.element_size()) // least) * least
-        size = min(fitting, -(-len(u) // threads))
+        chunks = -(-len(u) // (fitting * threads)) * threads  # as many for each thread
+        size = -(-len(u) // (chunks * least)) * least
         self.runs = [slice(start, min(start + size, len(u))) for start in range(0, len(u), size)]
 
     def chunk(self, source: _Source, run: slice, slot: int, memory: Memory) -> Chunk:
@@ -188,7 +188,7 @@ class _RouteEM(torch.autograd.Function):
                 d_votes, *costs, d_weights = chunk.backward(ctx.saved[index], d_pose, d_presence, needed[2])
                 source.take(run, d_votes, chunk.votes, slot)
                 d_costs[slot] += torch.stack(costs)
-                if d_act is not None:
+                if d_act is not None and d_weights is not None:
                     d_act[run] = d_weights if ctx.windows is None else ctx.windows.sum(d_weights)
 
             each(range(len(call.runs)), work)

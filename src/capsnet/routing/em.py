@@ -132,8 +132,11 @@ class EM(Routing):
         temperatures = tuple(self.temperature(iteration) for iteration in range(self.iterations))
         options = kernels.EMOptions(temperatures, self.start_cost, self.min_variance, plain)
         with uncast(u):
-            tensors = [None if t is None else at_least_single(t) for t in (u, weight, weights, *costs)]
-            routed = kernels.route_em(*tensors, options, edges=edges, memory=memory)
+            weight, weights = (None if t is None else at_least_single(t) for t in (weight, weights))
+            use_cost, act_cost = map(at_least_single, costs)
+            routed = kernels.route_em(
+                at_least_single(u), weight, weights, use_cost, act_cost, options, edges=edges, memory=memory
+            )
         return None if routed is None else Routed(*(t.to(dtype) for t in routed))
 
     def temperature(self, iteration: int) -> float:
