@@ -14,7 +14,6 @@ the small network: batches cannot gain much then. ``--scale 4`` shows that.
 from __future__ import annotations
 
 import argparse
-import base64
 import http.client
 import io
 import json
@@ -34,6 +33,7 @@ from PIL import Image
 
 import capsnet
 from capsnet.data.preprocess import already_framed
+from capsnet.serving.images import to_wire
 from capsnet.training.run import processor
 
 HEADERS = {"content-type": "image/png"}
@@ -82,10 +82,7 @@ def requests(images: list[np.ndarray], many: int) -> list[bytes]:
     """Bodies of ``many`` images each: a file, or JSON with the pixels of several."""
     if many == 1:
         return [png(image) for image in images]
-    pixels = [
-        {"width": image.shape[1], "height": image.shape[0], "channels": 1, "data": base64.b64encode(image).decode()}
-        for image in images
-    ]
+    pixels = [to_wire(image[:, :, None]) for image in images]
     return [json.dumps({"images": (pixels * 2)[k : k + many]}).encode() for k in range(0, len(pixels), many)]
 
 

@@ -44,9 +44,10 @@ def test_model_itself_and_its_weights_stay_as_they_are(tmp_path) -> None:
     for name, value in saved.state_dict().items():
         assert torch.equal(value, model.state_dict()[name])
     light(torch.rand(2, 1, 28, 28)).lengths.sum().backward()  # with gradients it is the ordinary convolution
-    gradient = light.get_submodule("primary.conv").weight.grad
-    assert gradient is not None
-    assert gradient.abs().sum() > 0
+    conv = light.get_submodule("primary.conv")
+    assert isinstance(conv, int8.Int8Conv2d)
+    assert conv.weight.grad is not None
+    assert conv.weight.grad.abs().sum() > 0
 
 
 @needs_vnni

@@ -19,8 +19,8 @@ class Int8Conv2d(nn.Conv2d):
     """
 
     def __init__(self, conv: nn.Conv2d) -> None:
-        sizes = conv.in_channels, conv.out_channels, conv.kernel_size
-        super().__init__(*sizes, conv.stride, conv.padding, bias=conv.bias is not None, device="meta")
+        super().__init__(conv.in_channels, conv.out_channels, 1, bias=conv.bias is not None, device="meta")
+        self.kernel_size, self.stride, self.padding = conv.kernel_size, conv.stride, conv.padding
         self.weight, self.bias, self.memory = conv.weight, conv.bias, Memory()
         self.train(conv.training)
 
