@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from capsnet import kernels
 from capsnet.functional import get_squash, length
+from capsnet.kernels.votes import form_votes
 from capsnet.routing.base import (
     Edges,
     Formula,
@@ -80,6 +82,15 @@ class Dynamic(SquashingRouting):
     def has_fast_form(self) -> bool:
         """Whether the kernels implement it: they implement Procedure 1, not its variants."""
         return type(self) is Dynamic and self.update == "add" and self.squash == "paper"
+
+    def fused(
+        self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
+    ) -> Routed | None:
+        routed = super().fused(u, weight, weights, params, memory)
+        if routed is not None or torch.is_grad_enabled() or torch.compiler.is_compiling() or not self.has_fast_form:
+            return routed
+        # a few examples at inference: the kernel takes votes in any order, so they are not copied
+        return self.route(form_votes(u, weight), weights, None, params, trace=False)
 
     def _kernel_options(self, params: dict[str, Tensor]) -> dict[str, Any]:
         def plain(votes: Tensor, bias: Tensor | None, act: Tensor | None) -> Tensor:
