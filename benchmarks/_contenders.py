@@ -16,6 +16,7 @@ from capsnet import routing as routings
 from capsnet.kernels.cost import Path
 from capsnet.layers import DenseCaps
 from capsnet.models import Model
+from capsnet.routing import Dynamic
 
 Run = Callable[[], object]
 
@@ -89,13 +90,15 @@ def routing(size: int, children: int = 1152, parents: int = 10, iterations: int 
     """(ours, the textbook's): votes and routing, forward and backward."""
     u, w, cotangent = _capsules(size, children, parents)
     memory = kernels.Memory()
+    dynamic = Dynamic(iterations=iterations)
 
-    def run(poses: Tensor | None) -> None:
-        assert poses is not None
+    def run(poses: Tensor) -> None:
         torch.autograd.grad(poses, (u, w), cotangent)
 
     def ours() -> None:
-        run(kernels.route(u, w, iterations=iterations, memory=memory))
+        routed = dynamic.fused(u, w, None, {}, memory)
+        assert routed is not None
+        run(routed.pose)
 
     def plain() -> None:
         run(textbook.route(torch.matmul(w, u[:, :, None, :, None]), iterations))
