@@ -90,7 +90,6 @@ def routing(size: int, children: int = 1152, parents: int = 10, iterations: int 
     """(ours, the textbook's): votes and routing, forward and backward."""
     u, w, cotangent = _capsules(size, children, parents)
     memory = kernels.Memory()
-
     dynamic = Dynamic(iterations=iterations)
 
     def run(poses: Tensor) -> None:

@@ -1,12 +1,14 @@
 """Networks on the residual stem: sizes, order of the capsules, what they see, and the plain twin."""
 
+from typing import Any
+
 import pytest
 import torch
 
 import capsnet
 from capsnet.models import ResidualCapsNet, ResidualCNN
 
-SMALL = {"channels": (4, 4, 16), "blocks": (1, 2), "decoder": False}
+SMALL: dict[str, Any] = {"channels": (4, 4, 16), "blocks": (1, 2), "decoder": False}
 
 
 @pytest.mark.parametrize("size", [28, 36, 40])
