@@ -175,7 +175,7 @@ def test_routing_kernels_compute_in_single_precision(kernel: str, children: torc
 
     def run(*leaves: Tensor) -> list[Tensor]:
         if kernel == "children":
-            routed = routing.get("dynamic").fused(*leaves, None, {}, Memory())
+            routed = routing.get("dynamic").fused(leaves[0], leaves[1], None, {}, Memory())
             pose = None if routed is None else routed.pose
         else:
             pose = route_votes(*leaves)

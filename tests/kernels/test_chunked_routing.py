@@ -50,7 +50,7 @@ def step(layer: Any, u: Tensor) -> list[Tensor]:
     return [routed.pose, routed.act, *torch.autograd.grad(loss, [u, *layer.parameters()], allow_unused=True)]
 
 
-def bytes_of_step(name: str, **sizes: int) -> Bytes:
+def bytes_of_step(name: str, **sizes: Any) -> Bytes:
     layer, u = layer_and_children(name, **sizes)
     with counted() as seen:
         step(layer, u)

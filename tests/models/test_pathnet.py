@@ -2,14 +2,22 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 import capsnet
+from capsnet.layers import PathwayLayer
 from capsnet.models.pathnet import PathNet
 
 
-def build(seed: int = 0, **options: int) -> PathNet:
+def build(seed: int = 0) -> PathNet:
     torch.manual_seed(seed)
-    return PathNet((6, 5), 1, 4, **{"layers": 3, "modules": 5, "active": 2, "units": 7} | options)
+    return PathNet((6, 5), 1, 4, layers=3, modules=5, active=2, units=7)
+
+
+def weight(model: PathNet, layer: int, module: int) -> Tensor:
+    chosen = model.layers[layer]
+    assert isinstance(chosen, PathwayLayer)
+    return chosen.weight[module].detach().clone()
 
 
 def test_features_equal_loop_over_modules() -> None:
@@ -19,6 +27,7 @@ def test_features_equal_loop_over_modules() -> None:
     x = torch.rand(3, 1, 6, 5)
     features = x.flatten(1)
     for number, (layer, genes) in enumerate(zip(model.layers, path, strict=True)):
+        assert isinstance(layer, PathwayLayer)
         each = [torch.relu(features @ layer.weight[k].T + layer.bias[k]) for k in sorted(set(genes))]
         features = sum(each[1:], each[0])
         if number == 2:
@@ -41,9 +50,9 @@ def test_frozen_path_stays_equal_to_the_bit() -> None:
     train(model)
     x = torch.rand(5, 1, 6, 5)
     before, head = model(x).logits, [p.detach().clone() for p in model.head.parameters()]
-    others = model.layers[0].weight[1].detach().clone()
+    others = weight(model, 0, 1)
     model.freeze()
-    assert not torch.equal(model.layers[0].weight[1], others), "modules that are not on the path start anew"
+    assert not torch.equal(weight(model, 0, 1), others), "modules that are not on the path start anew"
     model.choose([[3, 4], [1, 0], [1, 2]])  # shares modules with the frozen path
     train(model)
     model.choose([[0, 3], [2, 1], [4, 1]])
@@ -59,9 +68,9 @@ def test_modules_that_are_not_frozen_learn() -> None:
     model = build()
     model.freeze()
     model.choose([[3, 4], [3, 4], [3, 4]])
-    before = model.layers[1].weight[3].detach().clone()
+    before = weight(model, 1, 3)
     train(model, 3)
-    assert not torch.equal(model.layers[1].weight[3], before)
+    assert not torch.equal(weight(model, 1, 3), before)
 
 
 def test_path_and_frozen_modules_are_saved_with_the_weights() -> None:

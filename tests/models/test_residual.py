@@ -34,7 +34,7 @@ def test_images_of_any_size_and_colour_are_classified(primary: str, channels: in
 def test_receptive_field_is_where_gradients_arrive(blocks: tuple[int, int]) -> None:
     """Without negative weights no ReLU stops a gradient: it is zero outside of the field, and nowhere in it."""
     torch.manual_seed(0)
-    model = ResidualCapsNet((72, 72), **SMALL | {"blocks": blocks}, primary="grid").double().eval()
+    model = ResidualCapsNet((72, 72), **(SMALL | {"blocks": blocks, "primary": "grid"})).double().eval()
     with torch.no_grad():
         for weight in model.features.parameters():
             weight.abs_().add_(0.01)

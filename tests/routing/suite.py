@@ -21,6 +21,7 @@ from torch import Tensor
 from capsnet import kernels, routing
 from capsnet.functional import length
 from capsnet.kernels import chunked_routing
+from capsnet.kernels.cost import Path
 from capsnet.layers import DenseCaps
 from capsnet.routing import Edges, Routed, Routing, undecided
 
@@ -209,7 +210,7 @@ def compiles(route: Routing) -> None:
 
 
 def in_layer(
-    route: Routing, path: kernels.cost.Path, u: Tensor, weight: Tensor, act: Tensor | None, mask: Tensor | None
+    route: Routing, path: Path, u: Tensor, weight: Tensor, act: Tensor | None, mask: Tensor | None
 ) -> list[Tensor]:
     """A dense layer's pose and activation, and the gradients of children, presences and all that is learned."""
     I, J, D, K = weight.shape
@@ -236,7 +237,8 @@ def vote_free(route: Routing) -> None:
     For odd sizes, single and no examples, children that are not contiguous, presences, masks, chunks and threads.
     """
     threads = torch.get_num_threads()
-    small = {"_CHUNK": 600, "_VOTES": 600, "_WORTH_SHARING": 1}
+    small: dict[str, Any] = {"_CHUNK": 600, "_VOTES": 600, "_WORTH_SHARING": 1}
+    large: dict[str, Any] = {"_CHUNK": 1 << 20}
     for b, i, j, d, k in ((7, 11, 4, 5, 3), (1, 5, 3, 2, 2), (5, 1, 2, 3, 4), (6, 9, 1, 1, 1), (0, 4, 3, 2, 2)):
         weight, u = 2 * normal(0, i, j, d, k), normal(1, b, k, i).transpose(1, 2)
         act, mask = normal(2, b, i).sigmoid(), normal(3, b, i) > -0.5
@@ -245,7 +247,7 @@ def vote_free(route: Routing) -> None:
             for count in (1, 2):
                 torch.set_num_threads(count)
                 try:
-                    with mock.patch.multiple(chunked_routing, **small if count == 2 else {"_CHUNK": 1 << 20}):
+                    with mock.patch.multiple(chunked_routing, **(small if count == 2 else large)):
                         found = in_layer(route, "fast", u, weight, *more)
                 finally:
                     torch.set_num_threads(threads)
