@@ -137,7 +137,7 @@ class EM(Routing):
             routed = kernels.route_em(
                 at_least_single(u), weight, weights, use_cost, act_cost, options, edges=edges, memory=memory
             )
-        return None if routed is None else Routed(*(t.to(dtype) for t in routed))
+        return None if routed is None else Routed(routed[0].to(dtype), routed[1].to(dtype))
 
     def temperature(self, iteration: int) -> float:
         """lambda, the inverse temperature of an iteration."""
