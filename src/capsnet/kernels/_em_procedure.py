@@ -4,7 +4,7 @@ u are the votes less a constant, r couplings times activations, m = r / sum_i r,
 distances touch the votes:
 
     moments   mu_j = sum_i m_ij u_ij,   second_j = sum_i m_ij u_ij^2
-    logits    l_ij = offset_j + sum_h u_ijh (mu_jh / sigma_jh^2 - u_ijh / (2 sigma_jh^2))
+    logits    l_ij = offset_j - sum_h (u_ijh - mu_jh)^2 / (2 sigma_jh^2)
 
 The derivative has the same two forms: gradients of logits are gathered like moments, those of moments are spread over
 the children like distances, and the gradient of the votes is a sum of few terms a_ij (2 p_j u_ij + q_j), formed at the
@@ -134,14 +134,23 @@ class Chunk:
         """sum_i a_ij u_ij and sum_i a_ij u_ij^2: (N, J, I) -> twice (N, J, D)"""
         return self._sum(a, self.votes), self._sum(a, self.squares)
 
-    def agree(self, p: Tensor, q: Tensor | None) -> Tensor:
+    def agree(self, p: Tensor, q: Tensor) -> Tensor:
         """sum_h u_ijh (p_jh u_ijh + q_jh): twice (N, J, D) -> (N, J, I)"""
-        if q is None:
-            torch.mul(self.squares, p.unsqueeze(2), out=self.scratch)
-        else:
-            torch.addcmul(q.unsqueeze(2), self.votes, p.unsqueeze(2), out=self.scratch).mul_(self.votes)
-        D = self.votes.shape[-1]  # a product with ones is the fastest sum over a short axis
-        return torch.mv(self.scratch.view(-1, D), self.votes.new_ones(D)).view(self.votes.shape[:3])
+        return self._total(torch.addcmul(q.unsqueeze(2), self.votes, p.unsqueeze(2), out=self.scratch).mul_(self.votes))
+
+    def distance(self, fit: Fit, zero: bool) -> Tensor:
+        """sum_h (u_ijh - mu_jh)^2 / (2 sigma_jh^2): (N, J, I); ``zero``: the mean is zero. Not multiplied out, which
+        would be less exact."""
+        if zero:
+            return self._total(torch.mul(self.squares, 0.5 * fit.precision.unsqueeze(2), out=self.scratch))
+        scale = (0.5 * fit.precision).sqrt_()
+        shift = (fit.mean * scale).neg_().unsqueeze(2)
+        return self._total(torch.addcmul(shift, self.votes, scale.unsqueeze(2), out=self.scratch).square_())
+
+    def _total(self, x: Tensor) -> Tensor:
+        """The sum over D, as a product with ones: the fastest for a short axis."""
+        D = x.shape[-1]
+        return torch.mv(x.view(-1, D), x.new_ones(D)).view(x.shape[:3])
 
     def couple(self, logits: Tensor) -> Tensor:
         """The softmax over all parents of a child."""
@@ -168,11 +177,8 @@ class Chunk:
         now = self.fit(None, self.total, torch.zeros_like(second), second, 0)
         saved = Saved(centre, [now])
         for iteration in range(1, len(self.options.inverse_temperatures)):
-            offset, pull = F.logsigmoid(now.act_logit).sub_(now.log_sigma), None
-            if iteration > 1:  # the first mean is zero
-                pull = now.mean * now.precision
-                offset -= 0.5 * (now.mean * pull).sum(-1)
-            coupling = self.couple(self.agree(-0.5 * now.precision, pull).add_(offset.unsqueeze(2)))
+            offset = F.logsigmoid(now.act_logit).sub_(now.log_sigma).unsqueeze(2)
+            coupling = self.couple(offset - self.distance(now, zero=iteration == 1))
             counted = self.weigh(coupling)
             total = counted.sum(2)  # (N, J)
             mean, second = self.gather(counted / total.clamp_min(self.tiny).unsqueeze(2))

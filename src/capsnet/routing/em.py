@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from capsnet import kernels
-from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ class EM(Routing):
     ) -> tuple[Tensor, Tensor]:
         """Activations (B, J) and the log of each parent's weighted density at each vote (B, I, J).
 
-        (u - mu)^2 is multiplied out, so that an iteration is matrix products with the votes and with their squares.
+        The variance is multiplied out, so that moments are matrix products with the votes and with their squares.
         """
         spread = (gather(mean_weights, squares) - mean.square()).clamp_min(0)
         variance = spread + self.min_variance  # (B, J, D)
@@ -194,9 +194,9 @@ class EM(Routing):
         use_cost, act_cost = (params.get(name, votes.new_zeros(())) for name in ("use_cost", "act_cost"))
         cost = (D * (self.start_cost + use_cost) + log_sigma) * total
         act_logit = self.temperature(iteration) * (act_cost - cost)
-        precision = variance.reciprocal()
-        offset = (mean.square() * precision).sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
-        distance = agree(squares, precision) - 2 * agree(votes, mean * precision) + offset
+        scale = variance.rsqrt()
+        away = votes * scale.unsqueeze(-3) - (mean * scale).unsqueeze(-3)
+        distance = away.square().sum(dim=-1)  # (B, I, J); multiplied out it would be less exact
         density = F.logsigmoid(act_logit).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
         return act_logit.sigmoid(), density
 
