@@ -13,7 +13,7 @@ from torch import Tensor
 
 from capsnet import kernels, routing
 from capsnet.functional import squash
-from capsnet.kernels import chunked_routing
+from capsnet.kernels import chunked_routing, em_routing
 from capsnet.kernels.votes import LinearVotes, Votes, form_votes
 from capsnet.layers import DenseCaps
 from capsnet.routing import Edges, Routed, Uniform
@@ -23,7 +23,7 @@ from tests.kernels._bytes import Bytes, counted
 B, I, J, D, K = 32, 72, 10, 16, 8
 VOTES = 4 * B * I * J * D  # bytes
 FORMS = routing.list_forms()
-VOTE_FREE = [name for name in FORMS if not name.startswith("em")]  # the others form the votes of a chunk
+VOTE_FREE = [name for name in FORMS if routing.get(name).vote_free]  # the others form the votes of a chunk
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,8 @@ def layer_and_children(name: Any, device: str = "cpu", **sizes: int) -> tuple[De
 def step(layer: Any, u: Tensor) -> list[Tensor]:
     """Pose, activation, and the gradients of the children and of all that is learned."""
     routed = layer(u)
-    loss = routed.pose.float().square().sum() + routed.act.float().sum()
+    weights = torch.randn(routed.pose.shape, generator=torch.Generator().manual_seed(2)).to(u.device)
+    loss = (routed.pose.float() * weights).sum() + routed.act.float().sum()
     return [routed.pose, routed.act, *torch.autograd.grad(loss, [u, *layer.parameters()], allow_unused=True)]
 
 
@@ -68,6 +69,7 @@ def test_step_needs_little_more_memory_than_dynamic(name: str) -> None:
 def test_no_tensor_is_as_large_as_the_votes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("_CHUNK", "_VOTES"):
         monkeypatch.setattr(chunked_routing, limit, VOTES // 8)
+    monkeypatch.setattr(em_routing, "_CHUNK", VOTES // 8)
     assert bytes_of_step(name).largest < VOTES
 
 

@@ -106,6 +106,8 @@ class Routing:
     - ``forms``: other settings with their own names, ``{"fixed-point": {"update": "set"}}``.
     - ``dense_options``: hyper-parameters that suit a dense layer of squashed children.
     - ``wants_presence``: whether children should have a presence apart from their pose (squash ``unit``).
+    - ``vote_free``: whether ``route`` uses votes in ``gather``, ``agree`` and ``distance`` only, so that a dense layer
+      never forms them. Otherwise it forms those of a few examples at a time.
     """
 
     name: ClassVar[str] = ""
@@ -116,6 +118,7 @@ class Routing:
     forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     dense_options: ClassVar[Mapping[str, Any]] = {}
     wants_presence: ClassVar[bool] = False
+    vote_free: ClassVar[bool] = True
 
     @property
     def iterates(self) -> bool:

@@ -21,7 +21,6 @@ log-likelihood of the blurred votes, log N(u; mu, Sigma) - e/2 tr(Sigma^-1), and
 
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -30,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from capsnet import kernels
+from capsnet.functional import full_precision, without_autocast
 from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count, couple, gather, stack_trace, weigh
 
 
@@ -58,6 +58,7 @@ class EM(Routing):
     # a start_cost of -log 0.1: votes of unit poses times W ~ N(0, 0.1^2) have a spread of 0.1
     dense_options: ClassVar[Mapping[str, Any]] = {"inverse_temperature": 0.1, "start_cost": 2.3}
     wants_presence: ClassVar[bool] = True
+    vote_free: ClassVar[bool] = False
     iterations: int = 3
     covariance: Literal["diagonal", "full"] = "diagonal"
     inverse_temperature: float = 0.01
@@ -92,13 +93,14 @@ class EM(Routing):
         routed = None if trace else self._fused(votes, None, weights, edges, params, None)
         if routed is not None:
             return routed
-        with uncast(votes):
+        with without_autocast(votes):
             return self.plain(votes, weights, edges, params, trace)
 
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
     ) -> Routed | None:
-        return self._fused(u, weight, weights, None, params, memory)
+        routed = self._fused(u, weight, weights, None, params, memory)
+        return super().fused(u, weight, weights, params, memory) if routed is None else routed
 
     def fused_windows(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, edges: Edges, params: dict[str, Tensor], memory: Any
@@ -115,9 +117,8 @@ class EM(Routing):
         memory: kernels.Memory | None,
     ) -> Routed | None:
         """The kernel, from children and matrices, or from votes if ``weight`` is None; in at least single precision."""
-        kind, dtype = u.device.type, u.dtype
-        if torch.is_autocast_enabled(kind) and weight is not None:
-            dtype = torch.get_autocast_dtype(kind)  # what votes would have
+        u = full_precision(u)  # under autocast routing is in float32
+        dtype = u.dtype
         if type(self) is not EM or self.covariance != "diagonal" or dtype == torch.float16:
             return None
 
@@ -131,7 +132,7 @@ class EM(Routing):
         costs = [params.get(name, u.new_zeros(())).expand(J) for name in ("use_cost", "act_cost")]
         temperatures = tuple(self.temperature(iteration) for iteration in range(self.iterations))
         options = kernels.EMOptions(temperatures, self.start_cost, self.min_variance, plain)
-        with uncast(u):
+        with without_autocast(u):
             weight, weights = (None if t is None else at_least_single(t) for t in (weight, weights))
             use_cost, act_cost = map(at_least_single, costs)
             routed = kernels.route_em(
@@ -217,12 +218,6 @@ class EM(Routing):
         mixing = total / total.sum(dim=parents, keepdim=True).clamp_min(tiny(away))
         density = mixing.clamp_min(tiny(away)).log() - lost  # (B, J)
         return mixing, density.unsqueeze(-2) - 0.5 * white.square().sum(dim=-2).transpose(-2, -1)
-
-
-def uncast(votes: Tensor) -> AbstractContextManager[object]:
-    """A block without autocast, which would compute products of float32 in half precision."""
-    kind = votes.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def at_least_single(x: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from capsnet.routing.base import (
     check_count,
     couple,
     gather,
+    level,
     per_edge,
     stack_trace,
     weigh,
@@ -89,47 +90,52 @@ class Kuramoto(SquashingRouting):
     ) -> Routed:
         squash = get_squash(self.squash)
         *outer, J, _ = votes.shape  # (B, I), or (B, P, K)
-        B, I = outer[0], outer[1] if edges is None else edges.children
         corners = simplex(J, dtype=votes.dtype).to(votes.device)
         parents = corners.expand(*outer[:-1], *corners.shape)  # (B, J, N), or (B, P, J, N)
-        children = votes.new_zeros(B, I, corners.shape[1])
+        children = votes.new_zeros(()).expand(outer[0], outer[1] if edges is None else edges.children, corners.shape[1])
         beta = self.beta + params["beta"] if "beta" in params else self.beta
-        presence = votes.new_ones(outer) if weights is None else per_edge(weights, edges).to(votes.dtype)
+        logits = level(votes)  # (B, I, J); all children are silent
         pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         phases: list[tuple[Tensor, Tensor]] = []
         for iteration in range(self.iterations):
-            logits = beta * (_per_edge(children, edges) @ parents.mT)  # (B, I, J)
             coupling = couple(logits, edges)
             pose, act = squash(gather(weigh(coupling, weights, edges), votes))
             if trace:
                 history.append((coupling, logits, pose, act))
                 phases.append((children, parents))
             if iteration < self.iterations - 1:
-                children, parents = self.turn(children, parents, agree(votes, pose), presence, edges)
+                agreement = agree(votes, pose)  # (B, I, J)
+                size = _per_child(agreement.abs().sum(dim=-1, keepdim=True), edges)  # (B, I, 1)
+                if iteration == 0:  # only the direction counts, and parents are pulled by none
+                    children = unit(audible(_per_child(agreement @ parents, edges), size))
+                else:
+                    pull = agreement * _per_edge(self.gain / torch.where(size > 0, size, 1), edges)
+                    towards = audible(_per_child(pull @ parents, edges), self.gain)  # (B, I, N)
+                    mean = self.mean(pull, _per_edge(children, edges), weights, edges)
+                    apart = parents.sum(dim=-2, keepdim=True) - parents
+                    children = unit(children + self.gamma * tangent(children, towards))
+                    parents = unit(parents + self.gamma * tangent(parents, mean - self.repel * apart))
+                logits = _per_edge(children, edges) @ (beta * parents).mT
         if not trace:
             return Routed(pose, act)
         of_children, of_parents = (torch.stack(column) for column in zip(*phases, strict=True))
         return Routed(pose, act, stack_trace(history)._replace(phases=Phases(of_children, of_parents)))
 
-    def turn(
-        self, children: Tensor, parents: Tensor, agreement: Tensor, presence: Tensor, edges: Edges | None
-    ) -> tuple[Tensor, Tensor]:
-        """The next phases of both."""
-        seen = _per_edge(children, edges)  # (B, I, N)
-        size = _per_child(agreement.abs().sum(dim=-1, keepdim=True), children, edges)  # (B, I, 1)
-        pull = self.gain * agreement / _per_edge(torch.where(size > 0, size, 1), edges)  # (B, I, J)
-        total = presence.sum(dim=-1, keepdim=True).unsqueeze(-1)
-        mean = (pull * presence.unsqueeze(-1)).mT @ seen / torch.where(total > 0, total, 1)  # (B, J, N)
-        apart = parents.sum(dim=-2, keepdim=True) - parents
-        towards = _per_child(pull @ parents, children, edges)
-        # equal pulls of all parents cancel up to rounding errors, which ``unit`` would make a phase of
-        heard = towards.square().sum(dim=-1, keepdim=True) > (NOISE * self.gain * torch.finfo(pull.dtype).eps) ** 2
-        towards = torch.where(heard, towards, torch.zeros_like(towards))
-        return (
-            unit(children + self.gamma * tangent(children, towards)),
-            unit(parents + self.gamma * tangent(parents, mean - self.repel * apart)),
-        )
+    def mean(self, pull: Tensor, children: Tensor, weights: Tensor | None, edges: Edges | None) -> Tensor:
+        """The mean of the children's phases, each times its pull and presence: (B, J, N)."""
+        if weights is None:
+            return pull.mT @ children / children.shape[-2]
+        presence = per_edge(weights, edges).to(pull.dtype).unsqueeze(-1)
+        total = presence.sum(dim=-2, keepdim=True)
+        return (pull * presence).mT @ children / torch.where(total > 0, total, 1)
+
+
+def audible(towards: Tensor, size: Tensor | float) -> Tensor:
+    """Zero where pulls of ``size`` cancel up to rounding errors, which ``unit`` would make a phase of."""
+    least = NOISE * torch.finfo(towards.dtype).eps * size
+    silent = towards.detach().square().sum(dim=-1, keepdim=True) <= least * least
+    return towards.masked_fill(silent, 0)
 
 
 def _per_edge(children: Tensor, edges: Edges | None) -> Tensor:
@@ -137,9 +143,9 @@ def _per_edge(children: Tensor, edges: Edges | None) -> Tensor:
     return children if edges is None else children[:, edges.index]
 
 
-def _per_child(values: Tensor, children: Tensor, edges: Edges | None) -> Tensor:
+def _per_child(values: Tensor, edges: Edges | None) -> Tensor:
     """Values of edges (B, P, K, n), summed for each child: (B, I, n). Without edges they are those of children."""
     if edges is None:
         return values
     B, _, _, n = values.shape
-    return values.new_zeros(B, children.shape[1], n).index_add(1, edges.index.flatten(), values.reshape(B, -1, n))
+    return values.new_zeros(B, edges.children, n).index_add(1, edges.index.flatten(), values.reshape(B, -1, n))

@@ -27,8 +27,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from capsnet.functional import without_autocast
 from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
-from capsnet.routing.em import at_least_single, tiny, uncast
+from capsnet.routing.em import at_least_single, tiny
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class VariationalBayes(Routing):
     iteration_name: ClassVar[str] = "step"
     forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {"variational-bayes-full": {"covariance": "full"}}
     wants_presence: ClassVar[bool] = True
+    vote_free: ClassVar[bool] = False
     iterations: int = 3
     covariance: Literal["diagonal", "full"] = "diagonal"
     concentration: float = 1.0
@@ -78,7 +80,7 @@ class VariationalBayes(Routing):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
-        with uncast(votes):
+        with without_autocast(votes):
             return self._route(votes, weights, edges, params, trace)
 
     def _route(
