@@ -48,7 +48,7 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     "text-capsnet": ("text", {"limit": 2000, "epochs": 3}, 0.6),
     "text-cnn": ("text-baseline", {"limit": 2000, "epochs": 3}, 0.6),
 }
-LARGE = ("baseline-cnn", "matrix-capsnet")
+LARGE = ("akorn-small", "baseline-cnn", "decoupled-cnn-small", "matrix-capsnet")
 
 
 def test_every_model_has_a_learning_case() -> None:

@@ -50,7 +50,7 @@ def test_replaced_routing_holds_for_one_call(ask: Ask, bundled: Model, digits: A
         swapped = ask("classify", seen=seen, routing=name, iterations=iterations)
         with torch.inference_mode():
             expected = with_routing(name, iterations)(tensor(digits.images[5, 0]))
-        assert swapped["lengths"] == pytest.approx(expected.lengths[0].tolist(), abs=1e-6)
+        assert swapped["lengths"] == pytest.approx(expected.lengths[0].tolist(), abs=5e-6)  # roundings of float32
         assert swapped["lengths"] != before
         assert ask("classify", seen=seen)["lengths"] == before
 

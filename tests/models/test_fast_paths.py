@@ -72,7 +72,7 @@ def test_paper_network_takes_fast_paths(monkeypatch: pytest.MonkeyPatch) -> None
         assert cost.choose_stem(images, first, second, (2, 2), backward=True) is not None
         assert cost.choose_stem(images[:1], first, second, (2, 2), backward=False, cached=True) is None
         children = torch.zeros(128, 1152, 8)
-        assert cost.choose_routing(children, model.get_parameter("classes.weight"), None, None) == "fused"
+        assert cost.choose_routing(children, model.get_parameter("classes.weight"), None, None) == "chunks"
     with kernels.using("plain"):
         assert cost.choose_stem(images, first, second, (2, 2), backward=True) is None
 

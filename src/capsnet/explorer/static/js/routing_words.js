@@ -44,6 +44,7 @@ export function describeSpot(trace, iteration, { y, x, type }, { classes, recept
     ? `all classes about the same, ${digits(first.share)}`
     : `“${first.name}” ${digits(first.share)}, “${second.name}” ${digits(second.share)}`;
   const around = trace.H * trace.W === 1 ? "all or nearly all of the picture" : "a larger patch around this place";
-  const patch = receptive && trace.H * trace.W > 1 ? `${receptive.size} × ${receptive.size} pixels, outlined` : around;
+  const whole = trace.H * trace.W === 1 && receptive?.start < 0; // larger than the picture
+  const patch = receptive && !whole ? `${receptive.size} × ${receptive.size} pixels, outlined` : around;
   return `At row ${y + 1}, column ${x + 1}: ${children} ${what}. Each sees ${patch}.`;
 }
