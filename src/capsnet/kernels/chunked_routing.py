@@ -43,13 +43,16 @@ def route(
     act: Tensor | None = None,
     params: Mapping[str, Tensor] | None = None,
     memory: Memory | None = None,
+    forms: bool = False,
 ) -> tuple[Tensor, Tensor] | None:
     """``function`` on votes W u, or None where the caller should form the votes and call it itself.
+
+    ``forms``: it needs the votes as a tensor.
 
     Shapes: u (B, I, K), weight (I, J, D, K), act (B, I) -> pose (B, J, D), activation (B, J).
     """
     learned = dict(params or {})
-    method = choose_routing(u, weight, act, *learned.values())
+    method = choose_routing(u, weight, act, *learned.values(), forms=forms)
     if method == "plain":
         return None
     dtype, low = _precision(u, weight)

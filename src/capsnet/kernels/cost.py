@@ -251,8 +251,13 @@ def choose_stem(
 _FUSED_FROM = 4  # examples: for fewer, reading the weights costs more than making votes
 
 
-def choose_routing(u: Tensor, weight: Tensor, *others: Tensor | None) -> Literal["chunks", "linear", "plain"]:
-    """How to route the children of a dense layer, on any device.
+_LARGE_VOTES = 1 << 28  # bytes
+
+
+def choose_routing(
+    u: Tensor, weight: Tensor, *others: Tensor | None, forms: bool = False
+) -> Literal["chunks", "linear", "plain"]:
+    """How to route the children of a dense layer, on any device. ``forms``: the routing needs the votes themselves.
 
     - "chunks": without votes, a few examples at a time;
     - "linear": without votes, in operations that a compiler knows;
@@ -269,6 +274,9 @@ def choose_routing(u: Tensor, weight: Tensor, *others: Tensor | None) -> Literal
     path = current_path()
     if path == "plain" or (path == "auto" and len(u) < _FUSED_FROM) or torch._C._get_tracing_state() is not None:
         return "plain"
+    size = len(u) * weight[..., 0].numel() * weight.element_size()
+    if forms and path == "auto" and size < _LARGE_VOTES and autocast_dtype() is None:
+        return "plain"  # computing the votes of chunks twice takes longer, and is worth it for memory only
     if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
         return "plain"
     known = all(type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided for t in tensors)

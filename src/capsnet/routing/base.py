@@ -177,7 +177,7 @@ class Routing:
             routed = self.route(votes, weights, None, params, False)
             return routed.pose, routed.act
 
-        parents = kernels.route(route, u, weight, weights, params, memory)
+        parents = kernels.route(route, u, weight, weights, params, memory, forms=not self.vote_free)
         return None if parents is None else Routed(*parents)
 
     def fused_windows(
