@@ -31,6 +31,7 @@ from capsnet.oscillators import Distribution, critical_coupling, locked_order, l
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DISTRIBUTIONS = (lorentz(), normal())  # of the natural frequencies
 RING = 24  # oscillators; the more, the more states are twisted
 CHIMERA = {"A": 0.995, "beta": 0.18, "count": 128, "time": 150.0}  # Abrams and Strogatz's, N = 128 instead of 256
 WINDOW = 5  # neighbours on each side in the local order
@@ -44,7 +45,7 @@ def run(lab: Lab) -> Report:
             "The chimera has 128 oscillators and runs for 150 units of time; the paper's has 256.",
         ]
     )
-    curves = [transition(lab, distribution) for distribution in (lorentz(), normal())]
+    curves = [transition(lab, distribution) for distribution in DISTRIBUTIONS]
     twisted = {n: share_twisted(n, lab.pick(20, 200, 1000)) for n in (2, 3, 4)}
     chimeras = [chimera(seed) for seed in range(lab.pick(1, 3, 10))]
     report.raw = {
@@ -136,8 +137,7 @@ def draw(lab: Lab, report: Report, curves: list[dict[str, Any]], split: tuple[Te
     for n, curve in enumerate(curves):
         colour = (BLUE, VERMILLION)[n]
         fine = np.linspace(1.0, max(curve["ratio"]), 120)
-        distribution = lorentz() if n == 0 else normal()
-        theory = [locked_order(K * curve["critical coupling"], distribution) for K in fine]
+        theory = [locked_order(K * curve["critical coupling"], DISTRIBUTIONS[n]) for K in fine]
         ax.plot([0, 1, *fine], [0, 0, *theory], color=colour, linewidth=1.6)
         marker = "os"[n]
         label = f"{curve['name']} frequencies, K_c = {curve['critical coupling']:.2f}"

@@ -68,7 +68,7 @@ def load_task(digits: tuple[int, int]) -> Task:
 
 def practise(model: PathNet, task: Task, rows: Tensor) -> float:
     """Train along the current path on the images of ``rows`` (batches, size); the share that was right before."""
-    optimizer = torch.optim.SGD((p for p in model.parameters()), lr=LR)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     images, labels = task.train
     right = 0
     for row in rows:

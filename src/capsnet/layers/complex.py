@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from capsnet import oscillators
 from capsnet.functional import full_precision
 
 
@@ -23,9 +24,7 @@ def split(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def magnitude(x: Tensor) -> Tensor:
     """|z| of each complex channel, with a finite gradient at 0: (B, 2 C, ...) -> (B, C, ...)."""
-    real, imaginary = split(full_precision(x))
-    square = real.square() + imaginary.square()
-    return torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
+    return oscillators.magnitude(torch.stack(split(full_precision(x))), dim=0)
 
 
 class _ComplexWeights(nn.Module):

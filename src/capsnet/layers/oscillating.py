@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import full_precision
-from capsnet.oscillators import random_phases, rotate, tangent, unit
+from capsnet.oscillators import magnitude, random_phases, rotate, tangent, unit
 
 
 class Oscillation(NamedTuple):
@@ -160,9 +160,7 @@ class Readout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         z = full_precision(self.conv(x.flatten(1, 2))).unflatten(1, (-1, self.n))
-        square = z.square().sum(dim=2)
-        length = torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
-        return length + self.bias[:, None, None]
+        return magnitude(z, dim=2) + self.bias[:, None, None]
 
     def extra_repr(self) -> str:
         return f"{self.conv.in_channels // self.n} x {self.n}D -> {len(self.bias)}"

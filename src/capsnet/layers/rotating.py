@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import full_precision
-from capsnet.oscillators import unit
+from capsnet.oscillators import magnitude, unit
 
 
 def add_rotation(images: Tensor, n: int) -> Tensor:
@@ -26,12 +26,6 @@ def add_rotation(images: Tensor, n: int) -> Tensor:
         raise ValueError(f"rotating features have at least 2 components, got {n}")
     zeros = images.new_zeros(len(images), n - 1, *images.shape[1:])
     return torch.cat([images.unsqueeze(1), zeros], dim=1)
-
-
-def lengths(z: Tensor) -> Tensor:
-    """|z| over the components, with a finite gradient at 0: (B, n, C, ...) -> (B, C, ...)."""
-    square = z.square().sum(dim=1)
-    return torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
 
 
 class _Rotating(nn.Module):
@@ -48,10 +42,10 @@ class _Rotating(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         B, n = z.shape[:2]
         # |z| as one more "component", so that one call of the layer computes psi and chi
-        both = torch.cat([z, lengths(z).unsqueeze(1)], dim=1)
+        both = torch.cat([z, magnitude(z, dim=1).unsqueeze(1)], dim=1)
         done = full_precision(self.layer(both.flatten(0, 1))).unflatten(0, (B, n + 1))
         psi, chi = done[:, :n], done[:, n]
-        strength = torch.relu(self.norm(0.5 * lengths(psi) + 0.5 * chi))
+        strength = torch.relu(self.norm(0.5 * magnitude(psi, dim=1) + 0.5 * chi))
         return unit(psi + self.bias, dim=1) * strength.unsqueeze(1)
 
     def extra_repr(self) -> str:

@@ -11,7 +11,17 @@ from capsnet.oscillators.kuramoto import (
     normal,
     simulate,
 )
-from capsnet.oscillators.sphere import energy, order_parameter, random_phases, rotate, simplex, step, tangent, unit
+from capsnet.oscillators.sphere import (
+    energy,
+    magnitude,
+    order_parameter,
+    random_phases,
+    rotate,
+    simplex,
+    step,
+    tangent,
+    unit,
+)
 
 __all__ = [
     "Clusters",
@@ -21,6 +31,7 @@ __all__ = [
     "energy",
     "locked_order",
     "lorentz",
+    "magnitude",
     "normal",
     "order_parameter",
     "phase_clusters",

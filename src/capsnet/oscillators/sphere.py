@@ -25,6 +25,12 @@ def unit(x: Tensor, dim: int = -1) -> Tensor:
     return x * torch.where(square > tiny, square, 1).rsqrt()
 
 
+def magnitude(x: Tensor, dim: int = -1) -> Tensor:
+    """The length of vectors, with gradient 0 at 0. Faster than ``vector_norm`` over an axis that is not the last."""
+    square = x.square().sum(dim=dim)
+    return torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
+
+
 def tangent(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
     """The part of y that is orthogonal to the unit vectors x: how y moves x along the sphere. Zero vectors x stay."""
     return y - (x * y).sum(dim=dim, keepdim=True) * x
@@ -78,7 +84,7 @@ def order_parameter(x: Tensor, weights: Tensor | None = None) -> Tensor:
     else:
         total = weights.sum(dim=-1, keepdim=True)
         mean = (x * weights.unsqueeze(-1)).sum(dim=-2) / torch.where(total > 0, total, 1)
-    return mean.square().sum(dim=-1).sqrt()
+    return magnitude(mean)
 
 
 def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.float32) -> Tensor:
