@@ -27,7 +27,7 @@ explore: $(READY)  ## open the explorer in the browser: draw a digit, move the v
 	$(BIN)/capsnet explore
 
 test: $(READY)  ## run all tests except the slow ones
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not slow"
 
 test-slow: $(READY)  ## run the slow tests: long trainings, kill loops
 	$(BIN)/python -m pytest -q -m slow

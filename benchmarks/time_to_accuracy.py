@@ -1,6 +1,7 @@
 """Time to accuracy: seconds of training until the validation accuracy reaches 98, 99 and 99.5 %.
 
-python -m benchmarks.time_to_accuracy [--recipes demo efficient mnist-fast] [--threads N] [--epochs RECIPE=N ...]
+python -m benchmarks.time_to_accuracy [--recipes demo efficient mnist-fast] [--threads N] [--precision P]
+       [--epochs RECIPE=N ...]
 
 The resolution is one epoch: the time is that of the first epoch whose end reaches the mark, without validation. The
 test digits are not used. A shorter schedule reaches a mark sooner, so the number of epochs is reported. Run nothing
@@ -35,7 +36,7 @@ def reached(lines: list[dict[str, Any]]) -> list[float | None]:
     return [next((s for s, line in zip(spent, lines, strict=True) if line["val_accuracy"] >= m), None) for m in MARKS]
 
 
-def measure(recipe: str, epochs: int | None) -> list[dict[str, Any]]:
+def measure(recipe: str, epochs: int | None, precision: str) -> list[dict[str, Any]]:
     """The epochs of a training until the last mark."""
     lines: list[dict[str, Any]] = []
 
@@ -44,7 +45,7 @@ def measure(recipe: str, epochs: int | None) -> list[dict[str, Any]]:
         if line["val_accuracy"] >= MARKS[-1]:
             raise Enough
 
-    config = recipes.get(recipe) if epochs is None else recipes.get(recipe, epochs=epochs)
+    config = recipes.get(recipe, precision=precision, **({} if epochs is None else {"epochs": epochs}))
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Enough):
         try_out(config, Path(folder) / "run", on_epoch=note)
     return lines
@@ -54,15 +55,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", nargs="+", default=["demo", "efficient", "mnist-fast"])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--epochs", nargs="*", default=[], metavar="RECIPE=N")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     keep_freed_memory()  # as `capsnet train` does
     epochs = {name: int(number) for name, _, number in (word.partition("=") for word in args.epochs)}
-    print(f"{processor()}, {args.threads} threads")
+    print(f"{processor()}, {args.threads} threads, {args.precision}")
     print(f"{'recipe':<16} {'epochs':>6} " + " ".join(f"{m:>8.1%}" for m in MARKS) + "   validation by epoch")
     for recipe in args.recipes:
-        lines = measure(recipe, epochs.get(recipe))
+        lines = measure(recipe, epochs.get(recipe), args.precision)
         shown = " ".join("       -" if s is None else f"{s:>6.0f} s" for s in reached(lines))
         curve = " ".join(f"{line['val_accuracy']:.2%}" for line in lines)
         planned = epochs.get(recipe) or recipes.get(recipe).epochs

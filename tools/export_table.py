@@ -12,7 +12,7 @@ from typing import Any
 
 from capsnet import create_model, list_models, routing
 from capsnet._files import write_atomically
-from capsnet.export import SUFFIX, export
+from capsnet.export import SUFFIX, export, trace
 from capsnet.models import Model, model_options
 
 GUIDE = Path(__file__).parents[1] / "docs" / "export.md"
@@ -32,13 +32,21 @@ def build(name: str, **options: Any) -> Model:
 def attempt(model: Model, folder: Path) -> tuple[str, ...]:
     """Whether each format works ("yes", or "no" and why), the names of the outputs, and the sizes left free."""
     found, ports = [], []
+    try:
+        traced = trace(model)
+    except ValueError as error:
+        return (*[_no(error)] * len(SUFFIX), "", "")
     for format, suffix in SUFFIX.items():
         try:
-            ports = export(model, folder / f"model{suffix}", format).outputs
+            ports = export(traced, folder / f"model{suffix}", format).outputs
             found.append("yes")
         except ValueError as error:
-            found.append(f"no: {str(error).split('. ')[0]}")
+            found.append(_no(error))
     return (*found, ", ".join(ports), "texts, words" if model.takes_texts else "images")
+
+
+def _no(error: ValueError) -> str:
+    return f"no: {str(error).split('. ')[0]}"
 
 
 def model_row(name: str, folder: Path) -> str:

@@ -122,12 +122,14 @@ def test_products_in_low_precision_are_near(name: str, low: torch.dtype, monkeyp
     layer, u = layer_and_children(name)
     expected = step(layer, u)
     monkeypatch.setattr(chunked_routing, "_precision", lambda u, weight: (torch.float32, low))
-    found = step(layer, u)
-    torch._dynamo.reset()
-    compiled = step(torch.compile(layer, backend="aot_eager", fullgraph=True), u)
-    for f, c, e in zip(found, compiled, expected, strict=True):
-        assert f.dtype == c.dtype == torch.float32
-        assert max((f - e).abs().max(), (c - e).abs().max()) < 0.05 * e.abs().max()
+    results = [step(layer, u)]
+    if low == torch.bfloat16:  # compiling takes long, and does not depend on the dtype
+        torch._dynamo.reset()
+        results.append(step(torch.compile(layer, backend="aot_eager", fullgraph=True), u))
+    for found in results:
+        for f, e in zip(found, expected, strict=True):
+            assert f.dtype == torch.float32
+            assert (f - e).abs().max() < 0.05 * e.abs().max()
 
 
 @pytest.mark.parametrize("name", VOTE_FREE)

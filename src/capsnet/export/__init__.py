@@ -7,5 +7,6 @@ onnx, onnxscript and onnxruntime are optional dependencies, imported when a mode
 """
 
 from capsnet.export._export import SUFFIX, TOLERANCE, Done, Format, export
+from capsnet.export._program import Traced, trace
 
-__all__ = ["SUFFIX", "TOLERANCE", "Done", "Format", "export"]
+__all__ = ["SUFFIX", "TOLERANCE", "Done", "Format", "Traced", "export", "trace"]

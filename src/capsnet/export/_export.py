@@ -8,8 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from capsnet._files import write_atomically
 from capsnet._names import check_name
+from capsnet.data import Dataset
 from capsnet.export import _int8
-from capsnet.export._program import difference, onnx_bytes, onnx_runner, torch_bytes, torch_runner, trace
+from capsnet.export._program import Traced, difference, onnx_bytes, onnx_runner, torch_bytes, torch_runner, trace
 from capsnet.export._sheet import describe
 from capsnet.models import Model
 from capsnet.weights import load
@@ -36,7 +37,7 @@ class Done(NamedTuple):
 
 
 def export(
-    model: Model | str | Path,
+    model: Model | Traced | str | Path,
     output: str | Path,
     format: Format = "onnx",
     *,
@@ -54,7 +55,8 @@ def export(
     examples are another class than torch's.
 
     Args:
-        model: a model, a bundled name, a file of weights or a run folder.
+        model: a model, a bundled name, a file of weights or a run folder; or what ``trace`` made of a model, to write
+            both formats without tracing twice.
         output: the file to write, ``*.onnx``, or ``*.pt2`` for the format ``torch``.
         format: ``onnx``, or ``torch`` for ``torch.export.load``.
         int8: quantise; only for ``onnx``.
@@ -66,48 +68,58 @@ def export(
         raise ValueError(f"int8 is for ONNX files, not for the format {format}")
     if data is not None and not int8:
         raise ValueError("data is for int8 only: it gives the ranges of activations")
-    output, name = Path(output), str(model) if isinstance(model, str | Path) else ""
+    output = Path(output)
     _check_place(output, format)
     if format == "onnx":
         _need_extra()
+    network = model.model if isinstance(model, Traced) else _network(model)
+    examples = _int8.load_examples(network, data) if int8 else None
+    traced = model if isinstance(model, Traced) else trace(network)
+    about = describe(network, traced)
+    content, checked = _convert(traced, format, json.dumps(about))
+    if examples is not None:
+        content, checked = _quantise(traced, content, *examples)
+    return _write(output, format, content, about, checked)
+
+
+def _network(model: Model | str | Path) -> Model:
     network = model if isinstance(model, Model) else load(model)
     if isinstance(network, OnnxModel):
-        raise ValueError(f"{name or 'the model'} is an ONNX file already: export the weights it was made from")
-    examples = _int8.load_examples(network, data) if int8 else None
-    traced = trace(network)
-    about = describe(network, traced)
-    metadata = json.dumps(about)
-    if format == "onnx":
-        content = onnx_bytes(traced, metadata)
-        run = onnx_runner(content)
-    else:
-        content = torch_bytes(traced, metadata)
-        run = torch_runner(content)
+        name = "the model" if isinstance(model, Model) else model
+        raise ValueError(f"{name} is an ONNX file already: export the weights it was made from")
+    return network
+
+
+def _convert(traced: Traced, format: Format, metadata: str) -> tuple[bytes, dict[str, Any]]:
+    """The file, and how far its answers are from torch's."""
+    content = onnx_bytes(traced, metadata) if format == "onnx" else torch_bytes(traced, metadata)
+    run = onnx_runner(content) if format == "onnx" else torch_runner(content)
     worst = difference(traced, run, BATCHES)
     if not worst <= TOLERANCE:  # NaN is refused, too
         raise ValueError(
             f"the {format} file does not agree with torch: answers differ by up to {worst:.2g}, "
             f"more than {TOLERANCE:g}; nothing was written"
         )
-    checked: dict[str, Any] = {"largest_difference": worst, "tolerance": TOLERANCE, "batch_sizes": list(BATCHES)}
-    if examples is None:
-        return _write(output, format, content, about, checked)
-    content = _int8.quantise(content, traced, examples[0])
-    found = _int8.compare(traced, onnx_runner(content), examples[1])
+    return content, {"largest_difference": worst, "tolerance": TOLERANCE, "batch_sizes": list(BATCHES)}
+
+
+def _quantise(traced: Traced, content: bytes, ranges: Dataset, compared: Dataset) -> tuple[bytes, dict[str, Any]]:
+    """The 8-bit file, and how many of its answers are not torch's."""
+    content = _int8.quantise(content, traced, ranges)
+    found = _int8.compare(traced, onnx_runner(content), compared)
     if not math.isfinite(found.difference) or found.changed > _int8.MOST_CHANGED * found.compared:
         raise ValueError(
             f"the int8 file does not agree with torch: {found.changed} of {found.compared} answers change, and lengths "
             f"by up to {found.difference:.2g}; nothing was written"
         )
-    checked = {
+    return content, {
         "int8": True,
-        "measured_on": examples[0].name,
-        "compared_on": examples[1].name,
+        "measured_on": ranges.name,
+        "compared_on": compared.name,
         "largest_difference": found.difference,
         "changed_answers": found.changed,
         "compared_answers": found.compared,
     }
-    return _write(output, format, content, about, checked)
 
 
 def _write(output: Path, format: str, content: bytes, about: Exported, checked: dict[str, Any]) -> Done:
