@@ -11,10 +11,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from capsnet.drawing.document import Document, Table
 from capsnet.experiments import Report, list_experiments
+from capsnet.experiments import get as get_experiment
 from tools._weights import weights_section
 
-BUDGETS = ("paper", "shipped", "quick")  # best first; the numbers of a smoke run have no meaning
+BUDGETS = ("paper", "day", "shipped", "quick")  # best first; the numbers of a smoke run have no meaning
 PREFACE = """# Results
 
 Every table and figure of the literature that `capsnet reproduce` has, as measured with this package: ours beside the
@@ -26,6 +28,11 @@ deviation over seeds; brackets are 95 % intervals that say what the size of the 
 have the *quick* budget: small networks, minutes of training on two CPU cores. They show whether an effect exists, not
 how large it can be; *shipped* are those of the bundled networks. Each section says what differs.
 """
+
+
+CLAIMS = """A verdict is computed from 95 % intervals: a claim *holds* or *does not hold* where they are apart, and is
+*undecided* where they overlap. It is the verdict on the networks and trainings of that section. A quick run cannot
+refute a claim about networks that are trained to the end."""
 
 
 def gather(out: Path, docs: Path) -> list[str]:
@@ -60,7 +67,19 @@ def render(docs: Path) -> str:
     if missing := [name for name in files if name not in reports]:
         contents.append(f"- not run yet: {', '.join(missing)}")
     sections = [*([weights] if weights else []), *(report.to_markdown(level=2) for report in reports.values())]
-    return "\n".join([PREFACE, *contents, "", *sections])
+    return "\n".join([PREFACE, claims_table(reports), *contents, "", *sections])
+
+
+def claims_table(reports: dict[str, Report]) -> str:
+    """One row for each claim that the reports decide."""
+    rows = [
+        [c.text, c.source, c.verdict, c.finding, f"[{name}](#{name}), {report.source['budget']}"]
+        for name, report in reports.items()
+        for c in get_experiment(name).claims(report)
+    ]
+    return Document("Claims", [CLAIMS, Table("", ["claim", "source", "verdict", "found", "where"], rows)]).to_markdown(
+        2
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:

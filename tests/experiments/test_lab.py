@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from capsnet import data
 from capsnet.data import Augment
+from capsnet.experiments import _nets
 from capsnet.experiments import lab as module
 from capsnet.experiments.lab import Lab, fingerprint, resolved
-from capsnet.training import Interrupted, TrainConfig
+from capsnet.training import Interrupted, TrainConfig, build
 
 
 @pytest.fixture
@@ -99,9 +101,10 @@ def test_fresh_trains_again(lab: Lab, quick: TrainConfig) -> None:
 
 
 def test_pick_follows_the_budget(tmp_path: Path) -> None:
-    labs = {budget: Lab("toy", budget, 1, tmp_path) for budget in ("smoke", "quick", "paper")}
-    assert [lab.pick(1, 2, 3) for lab in labs.values()] == [1, 2, 3]
-    assert len({lab.folder for lab in labs.values()}) == 3
+    labs = {budget: Lab("toy", budget, 1, tmp_path) for budget in ("smoke", "quick", "paper", "shipped", "day")}
+    assert [lab.pick(1, 2, 3) for lab in labs.values()] == [1, 2, 3, 3, 3]
+    assert [lab.pick(1, 2, 3, 4) for lab in labs.values()] == [1, 2, 3, 3, 4]
+    assert len({lab.folder for lab in labs.values()}) == 5
 
 
 def test_measurement_depends_on_the_weights(lab: Lab, quick: TrainConfig) -> None:
@@ -111,3 +114,14 @@ def test_measurement_depends_on_the_weights(lab: Lab, quick: TrainConfig) -> Non
     weights = run / "model.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")
     assert lab.remember("seen", lambda: {"value": 3}, run=run) == {"value": 3}
+
+
+@pytest.mark.parametrize("spec", ["mnist", "multimnist"])
+def test_strong_networks_have_one_stem_and_as_many_parameters(tmp_path: Path, spec: str) -> None:
+    day = Lab("toy", "day", 1, tmp_path)
+    caps, cnn = _nets.capsnet(day, spec, decoder=False), _nets.cnn(day, spec)
+    assert abs(_nets.parameters(cnn) / _nets.parameters(caps) - 1) < 0.01
+    stems = [list(build(c, data.load(spec, "test")).features.state_dict()) for c in (caps, cnn)]  # type: ignore[union-attr]
+    assert stems[0] == stems[1]
+    same = ("data", "epochs", "batch_size", "optimizer", "lr", "schedule", "augment", "ema", "precision")
+    assert all(getattr(caps, key) == getattr(cnn, key) for key in same)

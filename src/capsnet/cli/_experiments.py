@@ -20,7 +20,8 @@ class Experiment:
 
     budget: str = "quick"
     """`smoke`: does it run? `quick`: minutes, small networks. `shipped`: the bundled trained networks, for experiments
-    that have some. `paper`: the full setting; says how long it takes and asks."""
+    that have some. `day`: hours, strong networks. `paper`: the full setting. The last two say how long it takes and
+    ask."""
     seeds: int | None = None
     """How often each network is trained; default: 1, and 3 for `paper`."""
     out: str = "results"

@@ -9,6 +9,7 @@ from the lab, measures, draws and returns a ``Report``. One from outside this pa
 
 from importlib import import_module
 
+from capsnet.experiments._claims import Claim
 from capsnet.experiments._registry import describe, get, list_experiments, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments._reproduce import Declined, reproduce
@@ -21,6 +22,7 @@ for _name in _LISTED.split():  # the order in which they are listed
 
 __all__ = [
     "Budget",
+    "Claim",
     "Declined",
     "Lab",
     "Measure",

@@ -3,10 +3,14 @@
 - smoke: tiny ones on a few hundred images, to see that everything runs. Their numbers have no meaning.
 - quick: `capsnet-small` and `cnn-small`, minutes on two cores, one-cycle schedule.
 - shipped: the bundled networks; nothing is trained.
+- day: capsules with dynamic routing on a residual stem, and the plain network on the same stem with as many parameters,
+  trained alike and long enough to be good: hours on two cores.
 - paper: `capsnet` and the paper's baselines with the paper's schedule: hours on a GPU, days on two cores.
 """
 
+import bisect
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +22,7 @@ from capsnet.training import TrainConfig, build, loss_inputs
 
 TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
 TINY_CNN = {"channels": [8, 16, 16], "widths": [32]}
+GRID = {"routing": "dynamic", "primary": "grid", "primary_dim": 16}  # each position of the stem's map has capsules
 PAIRS_CNN = {"channels": [512, 256], "kernel_sizes": [9, 5], "widths": [1024], "pool": True}  # the paper's, MultiMNIST
 
 
@@ -40,24 +45,41 @@ def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
         # pairs cost more (a larger canvas) and are harder: fewer of them, in smaller and hence more steps
         return dataclasses.replace(base, limit=40_000, batch_size=50, lr=1e-3) if several else base
     shift = 2 if spec.startswith("mnist") else 0
+    if lab.budget == "day":
+        strong = {"optimizer": "adamw", "lr": 3e-3, "ema": 0.999, "precision": "auto"}
+        return dataclasses.replace(base, **strong, epochs=20, augment=Augment(shift=shift))
     return dataclasses.replace(base, epochs=200, lr=1e-3, schedule="paper", augment=Augment(shift=shift))
 
 
 def capsnet(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
     """A CapsNet; ``changes`` are settings of the configuration or options of the network."""
-    name = lab.pick("capsnet", "capsnet-small", "capsnet")
-    options = dict(TINY) if lab.budget == "smoke" else {}
+    name = lab.pick("capsnet", "capsnet-small", "capsnet", "residual-capsnet")
+    options = lab.pick(dict(TINY), {}, {}, dict(GRID))
     return _with(setting(lab, spec), name, options, seed, changes)
 
 
 def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
     """The CNN to compare with: of similar size, or for the paper's budget the paper's own."""
     several = data.info(spec).objects != 1
-    name = lab.pick("cnn-small", "cnn-small", "baseline-cnn")
+    name = lab.pick("cnn-small", "cnn-small", "baseline-cnn", "residual-cnn")
     options: dict[str, Any] = dict(TINY_CNN) if lab.budget == "smoke" else {}
+    if lab.budget == "day":
+        options = {"widths": [twin_width(spec)] * 2}
     if several:
         options = options | (PAIRS_CNN if lab.budget == "paper" else {}) | {"multi_label": True}
     return _with(setting(lab, spec), name, options, seed, changes)
+
+
+@functools.cache
+def twin_width(spec: str) -> int:
+    """The width of two linear layers with which the plain network on the residual stem has as many parameters as the
+    capsules on it, without their decoder."""
+
+    def count(model: str, **options: Any) -> int:
+        return parameters(TrainConfig(model=model, data=spec, model_options=options))
+
+    wanted = count("residual-capsnet", decoder=False, **GRID)
+    return bisect.bisect_left(range(8192), wanted, 1, key=lambda width: count("residual-cnn", widths=[width] * 2))
 
 
 def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, changes: dict[str, Any]) -> TrainConfig:
@@ -105,6 +127,8 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
         ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
          "training instead of hundreds of epochs."]
         if lab.budget == "quick"
+        else ["Budget of a day: both networks have the same residual stem, which the paper's have not."]
+        if lab.budget == "day"
         else ["The authors trained for 300,000 steps, about 640 passes over the data."]
     )  # fmt: skip
     return small + sorted({f"Trained: {training(config)}." for config in configs})

@@ -5,14 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from capsnet._names import check_name
+from capsnet.experiments._claims import Claims
 from capsnet.experiments._report import Report
 from capsnet.experiments.lab import Budget, Lab
 from capsnet.training import TrainConfig
 
 TRAINED: tuple[Budget, ...] = ("smoke", "quick", "paper")
 """The budgets of an experiment that trains its own networks."""
-ALL: tuple[Budget, ...] = ("smoke", "quick", "shipped", "paper")
-"""The budgets of an experiment that can also be run with the bundled networks."""
+STRONG: tuple[Budget, ...] = ("smoke", "quick", "day", "paper")
+"""Those of one that compares the networks of ``_nets``."""
+ALL: tuple[Budget, ...] = ("smoke", "quick", "shipped", "day", "paper")
+"""Those of one that can also be run with the bundled networks."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Experiment:
     options: tuple[str, ...]
     verb: str
     about: str
+    claims: Claims
 
 
 _REGISTRY: dict[str, Experiment] = {}
@@ -40,6 +44,7 @@ def register(
     budgets: tuple[Budget, ...] = TRAINED,
     options: tuple[str, ...] = (),
     verb: str = "",
+    claims: Claims = lambda report: [],
 ) -> Callable[[Callable[[Lab], Report]], Callable[[Lab], Report]]:
     """Make a function ``run(lab) -> Report`` known to ``reproduce`` under a name. A decorator.
 
@@ -50,6 +55,7 @@ def register(
         budgets: which budgets it supports.
         options: the names of the options it takes besides those of ``reproduce``.
         verb: the verb of the command line that takes these options, if there is one.
+        claims: the claims that a report decides, for the table at the top of docs/RESULTS.md.
 
     The docstring of the function, or of its module where it has none, says what the paper did and which claim to look
     at; it is part of the page.
@@ -60,7 +66,7 @@ def register(
         if known is not None and known.run.__module__ != run.__module__:
             raise ValueError(f"there is an experiment {name!r} already, from {known.run.__module__}")
         about = run.__doc__ or sys.modules[run.__module__].__doc__ or ""
-        _REGISTRY[name] = Experiment(name, title, run, plan, budgets, options, verb, about.strip())
+        _REGISTRY[name] = Experiment(name, title, run, plan, budgets, options, verb, about.strip(), claims)
         return run
 
     return add

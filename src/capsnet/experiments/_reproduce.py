@@ -17,7 +17,7 @@ from capsnet.experiments.lab import Budget, Lab
 from capsnet.inference import pick_device
 from capsnet.training import environment
 
-SEEDS = {"smoke": 1, "quick": 1, "shipped": 1, "paper": 3}
+SEEDS = {"smoke": 1, "quick": 1, "shipped": 1, "day": 1, "paper": 3}
 log = logging.getLogger("capsnet")
 
 
@@ -41,21 +41,22 @@ def reproduce(
     Args:
         name: see ``list_experiments``.
         budget: smoke (does it run?), quick (minutes, small networks), shipped (the bundled networks, for some
-            experiments), paper (the full setting).
+            experiments), day (hours, strong networks on one residual stem, for some experiments), paper (the full
+            setting).
         seeds: how often each network is trained; None takes 1, and 3 for the paper's setting.
         out: where the results go. What was finished there before is not done again.
         device: auto, cpu, cuda or mps.
         fresh: start from nothing, whatever was done before.
         options: what the experiment itself takes: ``compare`` takes ``routings`` (names) and ``recipe`` (a name or
             the path of a config.json), the other ones of this package nothing.
-        ask: called with the estimated time before the paper's setting or a recipe of the caller's starts; False ends
+        ask: called with the estimated time before a budget of hours or a recipe of the caller's starts; False ends
             it with ``Declined``.
     """
     experiment = _registry.get(name)
     check(experiment, budget, seeds, options)
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     planned = experiment.plan(lab)  # wrong options show here, before anything is written
-    long = budget == "paper" or (budget != "smoke" and options.get("recipe") is not None)
+    long = budget in ("day", "paper") or (budget != "smoke" and options.get("recipe") is not None)
     if long and ask is not None:
         log.info("timing a few steps of each network that %s needs", name)
         if not ask(_estimate.sentence(name, lab, planned)):

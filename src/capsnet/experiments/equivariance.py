@@ -24,8 +24,9 @@ from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import LABEL, Line, draw_line, intervals, lines, panels, tidy
 from capsnet.drawing.style import INK, VERMILLION, heading, save
 from capsnet.experiments import _equivariance, _nets
+from capsnet.experiments._claims import Claim, measure_named, past
 from capsnet.experiments._equivariance import MOVEMENTS
-from capsnet.experiments._registry import register
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments.lab import Lab
 from capsnet.metrics import compare, difference
@@ -72,9 +73,16 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, net, seed) for seed in lab.seeds for net in (*NETS, "crowded")]
 
 
-@register(
-    "equivariance", "Equivariance: does length stay and direction move? Which part goes to which whole?", plan=plan
-)
+def claims(report: Report) -> list[Claim]:
+    own = measure_named(report, f"coupling of children on an object to {TARGETS['own']}")
+    finding = f"{own.shown()} of the coupling of children on an object goes to its capsule ({own.note})."
+    return [past("Children go to the object they belong to", "Sabour et al. 2017", [(own, 50.0, True)], finding)]
+
+
+TITLE = "Equivariance: does length stay and direction move? Which part goes to which whole?"
+
+
+@register("equivariance", TITLE, plan=plan, budgets=STRONG, claims=claims)
 def run(lab: Lab) -> Report:
     report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS])
     trained = {net: [lab.train(config(lab, net, seed)) for seed in lab.seeds] for net in (*NETS, "crowded")}

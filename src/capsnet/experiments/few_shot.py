@@ -9,10 +9,12 @@ The claim to look at: which curve is lower, and where.
 """
 
 import dataclasses
+from typing import Any
 
 from capsnet.drawing.plots import Line, lines
 from capsnet.experiments import _nets
-from capsnet.experiments._registry import register
+from capsnet.experiments._claims import Claim, most_often_lower
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Report, Table, error_measure
 from capsnet.experiments.lab import Lab, main_metric
 from capsnet.metrics import Measure, compare
@@ -20,6 +22,7 @@ from capsnet.training import TrainConfig
 
 NETS = {"CapsNet": _nets.capsnet, "CNN": _nets.cnn}
 ALL = 60_000
+FEW = 1_000
 
 
 def sizes(lab: Lab) -> list[int]:
@@ -28,7 +31,7 @@ def sizes(lab: Lab) -> list[int]:
 
 def steps(lab: Lab) -> tuple[int, int]:
     """Steps of every training, and the largest batch."""
-    return lab.pick((10, 20), (300, 200), (100 * 469, 128))
+    return lab.pick((10, 20), (300, 200), (100 * 469, 128), (2000, 128))
 
 
 def config(lab: Lab, net: str, size: int, seed: int) -> TrainConfig:
@@ -44,7 +47,26 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, net, size, seed) for net in NETS for size in sizes(lab) for seed in lab.seeds]
 
 
-@register("few-shot", "Few examples: test error against the size of the training set", plan=plan)
+def claims(report: Report) -> list[Claim]:
+    curves = [read_curve(report.raw[net]) for net in NETS]
+    few = [pair for size, *pair in zip(report.raw["CNN"]["sizes"], *curves, strict=True) if size <= FEW]
+    text, source = "Capsules need fewer examples", "talks on capsule networks"
+    return [most_often_lower(text, source, [(a, b) for a, b in few], f"sizes of at most {FEW:,} images")]
+
+
+def read_curve(raw: dict[str, Any]) -> list[Measure]:
+    """The errors by size, from the raw numbers."""
+    columns = zip(*raw["test error"], strict=True)
+    return [Measure("", [*c], "%", interval=tuple(i)) for c, i in zip(columns, raw["interval"], strict=True)]
+
+
+@register(
+    "few-shot",
+    "Few examples: test error against the size of the training set",
+    plan=plan,
+    budgets=STRONG,
+    claims=claims,
+)
 def run(lab: Lab) -> Report:
     count, batch = steps(lab)
     report = Report(

@@ -25,7 +25,7 @@ from capsnet.training import Run, TrainConfig, read_config, recorded, train
 from capsnet.training.run import CONFIG, ENV, RESULTS, WEIGHTS
 from capsnet.weights import list_weights, load, read_metadata, resolve
 
-Budget = Literal["smoke", "quick", "shipped", "paper"]
+Budget = Literal["smoke", "quick", "shipped", "day", "paper"]
 T = TypeVar("T")
 log = logging.getLogger("capsnet")
 
@@ -83,9 +83,10 @@ class Lab:
         (self.folder / "steps").mkdir(exist_ok=True)
         return self
 
-    def pick(self, smoke: T, quick: T, paper: T) -> T:
-        """The value for this budget; bundled networks are measured as thoroughly as the paper's."""
-        return {"smoke": smoke, "quick": quick, "shipped": paper, "paper": paper}[self.budget]
+    def pick(self, smoke: T, quick: T, paper: T, *day: T) -> T:
+        """The value for this budget; networks of the budgets shipped and day (unless it is given) are measured as
+        thoroughly as the paper's."""
+        return {"smoke": smoke, "quick": quick, "shipped": paper, "day": (*day, paper)[0], "paper": paper}[self.budget]
 
     def figure(self, name: str) -> Path:
         """The path of a figure."""

@@ -25,7 +25,8 @@ from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import Line, lines
 from capsnet.drawing.style import INK, MUTED, VERMILLION
 from capsnet.experiments import _nets
-from capsnet.experiments._registry import register
+from capsnet.experiments._claims import Claim, lower
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained
 from capsnet.inference import evaluate
@@ -56,7 +57,14 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, net, seed) for net in NETS for seed in lab.seeds]
 
 
-@register("overlap", "Error against overlap: CapsNet and CNN, from apart to covered", plan=plan)
+def claims(report: Report) -> list[Claim]:
+    text, names = "Capsules tell overlapping digits apart better", [f"{net}, all overlaps together" for net in NETS]
+    return [lower(text, "Sabour et al. 2017, Section 6", report, *names)]
+
+
+@register(
+    "overlap", "Error against overlap: CapsNet and CNN, from apart to covered", plan=plan, budgets=STRONG, claims=claims
+)
 def run(lab: Lab) -> Report:
     pairs = data.load(data.with_options(SPEC, pairs=lab.pick(300, 20_000, 100_000)), "test")
     assert isinstance(pairs, Pairs)

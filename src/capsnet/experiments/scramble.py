@@ -28,7 +28,8 @@ from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS, LABEL, TICK, panels, tidy
 from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, VERMILLION, heading, save
 from capsnet.experiments import _nets
-from capsnet.experiments._registry import register
+from capsnet.experiments._claims import Claim, measure_named, past
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, device_of
 from capsnet.inference import evaluating
@@ -75,7 +76,21 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, family, net, seed) for family in FAMILIES for net in NETS for seed in lab.seeds]
 
 
-@register("scramble", "Scrambled: does a network notice that the parts are in the wrong places?", plan=plan)
+def claims(report: Report) -> list[Claim]:
+    """That the CapsNet rejects most scrambled pictures and the CNN accepts most: two shares on two sides of a half."""
+    result = []
+    for family in FAMILIES.values():
+        caps, cnn = (measure_named(report, f"{family}, {net}: still at {THRESHOLD} or above") for net in NETS)
+        finding = f"The CapsNet accepts {caps.shown()}, the CNN {cnn.shown()}."
+        text = f"Capsules reject {family}, a CNN accepts them"
+        result.append(past(text, "Hinton's talks", [(caps, 50.0, False), (cnn, 50.0, True)], finding))
+    return result
+
+
+TITLE = "Scrambled: does a network notice that the parts are in the wrong places?"
+
+
+@register("scramble", TITLE, plan=plan, budgets=STRONG, claims=claims)
 def run(lab: Lab) -> Report:
     report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS, *lab.pick([], [BLURRED], [])])
     report.tables = [Table("How sure the networks are", COLUMNS, [])]

@@ -9,7 +9,8 @@ The claim to look at: routing (3 against 1) and reconstruction both lower the er
 
 from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
-from capsnet.experiments._registry import register
+from capsnet.experiments._claims import Claim, lower
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Report, error_measure, plural
 from capsnet.experiments.lab import Lab, main_metric
 from capsnet.metrics import difference
@@ -56,7 +57,28 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, family, method, seed) for family, method in PUBLISHED for seed in lab.seeds]
 
 
-@register("table1", "Table 1: test error with and without routing and reconstruction, MNIST and MultiMNIST", plan=plan)
+def claims(report: Report) -> list[Claim]:
+    def single(other: str) -> list[str]:
+        return [f"MNIST, {BEST}", f"MNIST, {other}"]
+
+    def pairs(other: str) -> list[str]:
+        return [f"MultiMNIST, {BEST}", f"MultiMNIST, {other}"]
+
+    _, once, bare, _ = METHODS
+    paper = "Sabour et al. 2017, Table 1"
+    return [
+        lower("Capsules beat a plain network on digits", paper, report, *single(BASELINE)),
+        lower("Capsules beat a plain network on overlapping digits", paper, report, *pairs(BASELINE)),
+        lower("Routing three times beats routing once on digits", paper, report, *single(once)),
+        lower("Routing three times beats routing once on overlapping digits", paper, report, *pairs(once)),
+        lower("Reconstruction lowers the error", paper, report, *single(bare)),
+    ]
+
+
+TITLE = "Table 1: test error with and without routing and reconstruction, MNIST and MultiMNIST"
+
+
+@register("table1", TITLE, plan=plan, budgets=STRONG, claims=claims)
 def run(lab: Lab) -> Report:
     report = Report(differs=_nets.differences(lab, plan(lab)) + lab.pick([], [EARLIER], []))
     cells = {}

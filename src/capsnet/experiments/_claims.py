@@ -1,0 +1,51 @@
+"""Claims of the literature, and whether the numbers of a report bear them out: holds, does not hold, undecided."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from capsnet.experiments._report import Report
+from capsnet.metrics import Measure, compare, difference
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+BY_ORDER: dict[int, Verdict] = {-1: "holds", 0: "undecided", 1: "does not hold"}
+
+
+class Claim(NamedTuple):
+    """What somebody says, who says it, the verdict of the intervals, and the numbers in a sentence."""
+
+    text: str
+    source: str
+    verdict: Verdict
+    finding: str
+
+
+Claims = Callable[[Report], list[Claim]]
+
+
+def lower(text: str, source: str, report: Report, ours: str, theirs: str) -> Claim:
+    """The measure named ``ours`` is lower than the one named ``theirs``: decided where their intervals are apart."""
+    a, b = measure_named(report, ours), measure_named(report, theirs)
+    words = difference(f"the error of *{ours}*", a, f"that of *{theirs}*", b)
+    return Claim(text, source, BY_ORDER[compare(a, b)], f"T{words[1:]}.")
+
+
+def most_often_lower(text: str, source: str, pairs: Sequence[tuple[Measure, Measure]], where: str) -> Claim:
+    """The first of each pair is lower: holds if it is so in half of them or more and the opposite in none."""
+    orders = [compare(*pair) for pair in pairs]
+    below, above = orders.count(-1), orders.count(1)
+    half = len(orders) / 2
+    verdict: Verdict = "undecided"
+    if (below >= half) != (above >= half) and not (below and above):
+        verdict = "holds" if below else "does not hold"
+    return Claim(text, source, verdict, f"Lower error at {below} of {len(orders)} {where}, higher at {above}.")
+
+
+def past(text: str, source: str, checks: Sequence[tuple[Measure, float, bool]], finding: str) -> Claim:
+    """Each measure lies beyond its level, above it if ``True``: holds if all intervals do, fails if one cannot."""
+    signs = [compare(m, Measure("", [level])) * (1 if above else -1) for m, level, above in checks]
+    verdict: Verdict = "holds" if min(signs) > 0 else "does not hold" if min(signs) < 0 else "undecided"
+    return Claim(text, source, verdict, finding)
+
+
+def measure_named(report: Report, name: str) -> Measure:
+    return next(m for m in report.measures if m.name == name)
