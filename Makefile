@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# one more than cores: tests also wait, for a browser, a server or another process
+WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 7 ] && echo 8 || echo $$((n + 1)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo explore test test-slow lint format bench results clean
@@ -27,9 +29,9 @@ explore: $(READY)  ## open the explorer in the browser: draw a digit, move the v
 	$(BIN)/capsnet explore
 
 test: $(READY)  ## run all tests except the slow ones
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
-test-slow: $(READY)  ## run the slow tests: long trainings, kill loops
+test-slow: $(READY)  ## run the slow tests: all trainings and exports, kill loops
 	$(BIN)/python -m pytest -q -m slow
 
 lint: $(READY)  ## check formatting, lint, types and the import layers

@@ -21,7 +21,13 @@ ROUTINGS = ("| routing, in `{}` | ONNX | torch |", "|---|---|---|")
 
 
 def build(name: str, **options: Any) -> Model:
-    """A registered model with its default sizes; one of texts gets words."""
+    """A registered model with its default sizes; one of texts gets words.
+
+    It routes twice: two iterations have every operator that more have, and the time grows with the operators.
+    """
+    route = routing.get(options.get("routing", model_options(name).get("routing", "uniform")))
+    if "iterations" in model_options(name) and "iterations" in route.options():
+        options = {"iterations": 2} | options
     model = create_model(name, **options).eval()
     if model.takes_texts:
         words = [f"w{k}" for k in range(2, model.config["vocabulary"])]

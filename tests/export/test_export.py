@@ -51,13 +51,27 @@ def is_size(value: object) -> bool:
     return type(value) in (int, float) or (isinstance(value, tuple) and all(map(is_size, value)))
 
 
-@pytest.mark.parametrize("names", programs(), ids=" ".join)
-def test_table_of_models_matches_the_registry(names: list[str], tmp_path: Path, guide: list[str]) -> None:
+def test_tables_have_a_row_for_everything_registered(guide: list[str]) -> None:
+    for name in [*capsnet.list_models(), *routing.list_forms()]:
+        assert any(line.startswith(f"| `{name}` |") for line in guide), name
+
+
+# Converting takes long, so ``make test`` has some, and ``make test-slow`` all of them.
+QUICK = {"capsnet capsnet-small", "residual-capsnet", "text-capsnet", "complex-cnn-small", "dynamic", "em"}
+
+
+def slow_unless_quick(names: list[str]) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in names]
+
+
+@pytest.mark.parametrize("joined", slow_unless_quick([" ".join(names) for names in programs()]))
+def test_table_of_models_matches_the_registry(joined: str, tmp_path: Path, guide: list[str]) -> None:
+    names = joined.split()
     exported = export_table.model_row(names[-1], tmp_path)
     assert {exported.replace(names[-1], name) for name in names} <= set(guide)
 
 
-@pytest.mark.parametrize("name", routing.list_forms())
+@pytest.mark.parametrize("name", slow_unless_quick(routing.list_forms()))
 def test_table_of_routings_matches_the_registry(name: str, tmp_path: Path, guide: list[str]) -> None:
     assert export_table.routing_row(name, tmp_path) in guide
 

@@ -65,7 +65,10 @@ def test_deep_layers_keep_error_bound(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("stride", "padding", "size"), [(1, 0, 7), (2, 2, 9), (1, 3, 23)])
 def test_gradients_pass_gradcheck(stride: int, padding: int, size: int) -> None:
     x, w, b = (t.double().requires_grad_() for t in example(2, 2, 3, (size, size), (5, 5)))
-    assert torch.autograd.gradcheck(lambda x, w, b: fast(x, w, b, (stride, stride), (padding, padding)), (x, w, b))
+    # the fast mode checks random directions instead of each number: for the large map, where these are 1058
+    assert torch.autograd.gradcheck(
+        lambda x, w, b: fast(x, w, b, (stride, stride), (padding, padding)), (x, w, b), fast_mode=size > 20
+    )
 
 
 def test_second_derivatives_pass_gradcheck() -> None:

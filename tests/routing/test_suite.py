@@ -1,5 +1,6 @@
 """Every registered routing passes the suite, and broken ones fail it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -73,24 +74,22 @@ BUGS = [
 ]
 
 
-def failed(route: Routing) -> list[str]:
+def failed(route: Routing) -> Iterator[str]:
     """The checks that fail."""
-    noticed = []
     for name, check in suite.CHECKS.items():
         try:
             check(route)
         except Exception:
-            noticed.append(name)
-    return noticed
+            yield name
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_broken_routing_fails_suite(bug: str) -> None:
-    assert failed(Broken(bug=bug))
+    assert any(failed(Broken(bug=bug)))  # stops at the first one
 
 
 def test_same_routing_without_bug_passes_suite() -> None:
-    assert failed(Broken()) == []
+    assert list(failed(Broken())) == []
 
 
 @pytest.mark.parametrize("bug", ["softmax over children", "no agreement"])
@@ -133,4 +132,4 @@ class Normalised(Routing):
 
 
 def test_suite_accepts_layer_normalised_poses() -> None:
-    assert failed(Normalised()) == []
+    assert list(failed(Normalised())) == []
