@@ -125,6 +125,7 @@ def test_readme_numbers_are_those_of_the_cards() -> None:
 
 
 HEAVY = (
+    "torch._dynamo",
     "captum",
     "fastapi",
     "matplotlib",
