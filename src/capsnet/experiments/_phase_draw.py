@@ -40,15 +40,27 @@ def child_colours(couplings: NDArray, presence: NDArray, colours: NDArray) -> ND
     return 1 - strength[:, None] * (1 - colours[couplings.argmax(axis=-1)])
 
 
+def frame(model: Model) -> list[tuple[int, int]]:
+    """First and last pixel plus one, of rows and of columns, of an area with the picture and all children's squares."""
+    field, grid = model.receptive_field, model.grid
+    assert field is not None and grid is not None  # noqa: PT018
+    corner = child_centres(model)[:, 0] - field.stride // 2  # of the first square
+    sides = zip(corner.tolist(), grid[:2], model.image_size, strict=True)
+    return [(min(0, low), max(size, low + field.stride * count)) for low, count, size in sides]
+
+
 def tiles(model: Model, colours: NDArray) -> NDArray:
-    """Children as tiles: the types of a position share the square around it. Shapes: (I, 3) -> (3, H, W), zoomed."""
+    """Children as tiles: the types of a position share the square around it. Shapes: (I, 3) -> (3, H, W), zoomed.
+
+    H and W are those of ``frame``.
+    """
     field, grid = model.receptive_field, model.grid
     assert field is not None and grid is not None  # noqa: PT018
     side = math.ceil(math.sqrt(grid[2]))
-    first = child_centres(model)[:, 0] - field.stride // 2  # the corner of the first square
+    corner = child_centres(model)[:, 0] - field.stride // 2
     chosen = []
-    for axis, size in enumerate(model.image_size):
-        place = (np.arange(size * ZOOM) / ZOOM - first[axis]) / field.stride
+    for first, (low, high) in zip(corner, frame(model), strict=True):
+        place = (np.arange(low * ZOOM, high * ZOOM) / ZOOM - first) / field.stride
         chosen.append((np.floor(place).astype(int), np.floor(place % 1 * side).astype(int)))
     (y, v), (x, u) = chosen
     kind = v[:, None] * side + u
@@ -58,21 +70,31 @@ def tiles(model: Model, colours: NDArray) -> NDArray:
     return np.where(inside[..., None], picture, 1.0).transpose(2, 0, 1)
 
 
+def framed(ink: NDArray, model: Model) -> NDArray:
+    """Pictures with the margins of ``frame``, zoomed. Shapes: (..., H, W) -> (..., H', W')"""
+    margins = [(-low, high - size) for (low, high), size in zip(frame(model), model.image_size, strict=True)]
+    wide = np.pad(ink, [(0, 0)] * (ink.ndim - 2) + margins)
+    return wide.repeat(ZOOM, axis=-2).repeat(ZOOM, axis=-1)
+
+
 def truth_picture(alone: NDArray, colours: NDArray) -> NDArray:
     """Each object's ink in its colour; both colours mix where objects overlap. (K, H, W), (K, 3) -> (3, H, W)"""
     paper = np.ones((3, *alone.shape[1:]))
     for ink, colour in zip(alone, colours, strict=True):
         paper = paper * (1 - ink * (1 - colour[:, None, None]))
-    return paper.repeat(ZOOM, axis=1).repeat(ZOOM, axis=2)
+    return paper
 
 
 def phase_pictures(path: Path, models: Mapping[str, Model], batch: Batch, names: Sequence[str]) -> Path:
     """Pictures above what the children of each network are coupled to in the last iteration."""
     alone, classes = objects(batch)
-    inks = batch.images.amax(dim=1).numpy().repeat(ZOOM, axis=1).repeat(ZOOM, axis=2)
-    every = [palette(row, len(names)) for row in classes]
+    first = next(iter(models.values()))  # they differ in the routing only
+    inks, every = framed(batch.images.amax(dim=1).numpy(), first), [palette(row, len(names)) for row in classes]
     heads = [" and ".join(names[j] for j in row) for row in classes]
-    known = [Cell(truth_picture(one, colours[row])) for one, colours, row in zip(alone, every, classes, strict=True)]
+    known = [
+        Cell(truth_picture(framed(one, first), colours[row]))
+        for one, colours, row in zip(alone, every, classes, strict=True)
+    ]
     rows = [Row(known, "objects", heads=heads)]
     for name, model in models.items():
         seen, cells = traced(model, batch.images), []

@@ -38,11 +38,11 @@ TRIALS: dict[str, dict[str, Any]] = {
     "beta grows to 4": {},
     "beta 4 from the start": {"grow": 0.0},
     "beta grows to 2": {"beta": 2.0},
-    "beta grows to 8": {"beta": 8.0},
     "beta learnt, from 0": {"beta": 0.0, "grow": 0.0, "learn_beta": True},
     "normalised votes": {"normalise": True},
     "2 iterations": {"iterations": 2},
     "gain 0.5": {"gain": 0.5},
+    "beta grows to 8": {"beta": 8.0},  # the paper's budget only
 }
 AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
 TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
@@ -50,7 +50,7 @@ TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
 
 def trials(lab: Lab) -> dict[str, dict[str, Any]]:
     """The settings of Kuramoto routing that are tried, each with all its options."""
-    names = lab.pick(list(TRIALS)[:1], list(TRIALS), list(TRIALS))
+    names = lab.pick(list(TRIALS)[:1], list(TRIALS)[:-1], list(TRIALS))
     return {name: USUAL | TRIALS[name] for name in names}
 
 
@@ -218,7 +218,7 @@ def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: 
     share = difference(
         "the share of children that goes to their object with `kuramoto`",
         last["kuramoto"],
-        "with `dynamic`",
+        "that with `dynamic`",
         last["dynamic"],
     )
     error = difference("its test error", errors["kuramoto"], "that of `dynamic`", errors["dynamic"])
