@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from capsnet.training import Interrupted, TrainConfig
 from capsnet.training.growth import routing_at
 from tests.training.test_resume import stop_after, weights_of
 
-GROWING = {"beta": 6.0, "grow": 0.5}
+GROWING: dict[str, Any] = {"beta": 6.0, "grow": 0.5}
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def growing(quick: TrainConfig) -> TrainConfig:
 
 
 def test_block_has_the_routing_of_that_progress_and_restores_it(tiny: capsnet.Model) -> None:
-    layer = tiny.classes
+    layer: Any = tiny.classes
     layer.routing = final = Kuramoto(**GROWING)
     with routing_at(tiny, 0.25):
         assert layer.routing.beta == 3.0
@@ -39,7 +40,7 @@ def test_training_grows_beta_and_evaluates_at_its_final_value(
     tested: list[float] = []
     route = Kuramoto.route
 
-    def recorded(self: Kuramoto, votes, *arguments):
+    def recorded(self: Kuramoto, votes: torch.Tensor, *arguments: Any) -> Any:
         (trained if votes.requires_grad else tested).append(self.beta)
         return route(self, votes, *arguments)
 
