@@ -99,6 +99,6 @@ def test_tiles_show_each_child_in_its_parents_colour() -> None:
     picture = tiles(model, painted)
     assert frame(model) == [(-4, 24), (-4, 24)]  # the first children are centred on the picture's edge
     assert picture.shape == (3, 4 * 28, 4 * 28)
-    coloured = (picture < 1).any(axis=0)
+    coloured = np.asarray((picture < 1).any(axis=0))
     assert coloured[:16, :16].all()  # a quarter of the first square of 8 pixels, 4 times as large
     assert coloured.sum() == 16 * 16

@@ -156,9 +156,11 @@ def test_bad_options_are_refused(options: dict, message: str) -> None:
 def test_beta_grows_over_a_share_of_training() -> None:
     constant, growing = routing.get("kuramoto"), routing.get("kuramoto", beta=3.0, grow=0.5)
     assert constant.at(0.0) is constant
-    assert [growing.at(progress).beta for progress in (0.0, 0.25, 0.5, 1.0)] == [0.0, 1.5, 3.0, 3.0]
+    assert [growing.at(progress).options()["beta"] for progress in (0.0, 0.25, 0.5, 1.0)] == [0.0, 1.5, 3.0, 3.0]
     assert growing.at(0.75) is growing
-    assert (growing.at(0.0)(normal(0, 2, I, J, D), trace=True).trace.couplings - 1 / J).abs().max() < 1e-12
+    trace = growing.at(0.0)(normal(0, 2, I, J, D), trace=True).trace
+    assert trace is not None
+    assert (trace.couplings - 1 / J).abs().max() < 1e-12
     for share in (-0.1, 1.5, math.nan):
         with pytest.raises(ValueError, match="grow is a share of training, from 0 to 1"):
             routing.get("kuramoto", grow=share)

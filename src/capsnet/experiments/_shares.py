@@ -82,7 +82,7 @@ def owners(alone: NDArray, centres: NDArray, stride: int) -> NDArray:
     before = stride // 2
     padded = np.pad(alone >= INK, [(0, 0), (0, 0), (before, stride), (before, stride)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, (stride, stride), axis=(2, 3))
-    inked = windows.any(axis=(-2, -1))  # (B, K, H + 1, W + 1): around each pixel
+    inked = np.asarray(windows.any(axis=(-2, -1)))  # (B, K, H + 1, W + 1): around each pixel
     y, x = (np.clip(axis, 0, side - 1) for axis, side in zip(centres, (H, W), strict=True))
     inside = (centres[0] == y) & (centres[1] == x)
     seen = inked[:, :, y, x] & inside  # (B, K, I)
