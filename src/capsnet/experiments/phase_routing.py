@@ -145,7 +145,7 @@ def words(lab: Lab) -> list[str]:
 
 def facts(lab: Lab, title: str, runs: list[Trained]) -> dict[str, Any]:
     """Errors and shares on the test split, of each seed."""
-    count = lab.pick(40, 1_000, 2_000)
+    count = lab.pick(40, 500, 2_000)
     test = data.load(DATA[title], "test")
     shares = [
         lab.remember("shares", lambda t=t: measure(t.model, test, count) or {}, run=t.folder, n=count) for t in runs
@@ -160,7 +160,7 @@ def facts(lab: Lab, title: str, runs: list[Trained]) -> dict[str, Any]:
 
 def trial_facts(lab: Lab, trained: Trained) -> dict[str, Any]:
     """Error and shares on the validation split, on which settings are chosen."""
-    count, split = lab.pick(40, 1_000, 2_000), data.load(DATA[PAIRS], "validation")
+    count, split = lab.pick(40, 500, 2_000), data.load(DATA[PAIRS], "validation")
     n = lab.pick(100, 5_000, len(split))
     shares = lab.remember("tried", lambda: measure(trained.model, split, count) or {}, run=trained.folder, n=count)
     learnt = {
