@@ -127,7 +127,12 @@ def test_findings_need_intervals_apart() -> None:
     compare.describe(report)
     assert "lower error: dynamic; higher error: none" in report.findings[1]
     assert "Lowest test error: dynamic" in report.findings[0]
-    assert report.tables[0].rows[0] == ["uniform", control.shown(), "-", "10", "5", "-", "-"]
+    assert report.tables[0].rows[0] == ["uniform", control.shown(), "-", "10", "5", "-", "-", "-", "-"]
+    shares = {"own": [0.1, 0.25], "first": [0.1, 0.5], "chance": 0.1}
+    report = Report(measures=[control], raw={"uniform": facts | {"shares": shares}})
+    compare.describe(report)
+    assert report.tables[0].rows[0][6:8] == ["25.0 %", "50.0 %"]
+    assert "chance is 10.0 %" in report.findings[1]
 
 
 def test_external_routing_takes_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +161,5 @@ def test_compare_command_prints_the_table(tmp_path: Path, capsys: pytest.Capture
     assert set(document["raw"]["attention"]["test iterations"]) == {"1", "2", "3", "5"}
     assert document["raw"]["uniform"]["test iterations"] == {}
     assert document["raw"]["uniform"]["entropy"] == pytest.approx(1)
+    assert document["raw"]["uniform"]["shares"]["own"] == [pytest.approx(0.1)]
     assert document["raw"]["uniform"]["peak megabytes"] > 1

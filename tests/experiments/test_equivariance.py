@@ -8,10 +8,7 @@ from capsnet.data import Shapes
 from capsnet.experiments._equivariance import (
     MOVEMENTS,
     STRENGTHS,
-    averaged,
     changes,
-    child_centres,
-    coupling_share,
     move,
     read_out,
     ridge,
@@ -117,48 +114,6 @@ def test_vectors_are_true_pose_or_last_hidden_layer() -> None:
     hidden = vectors(cnn, images, labels)
     assert hidden.shape == (3, 7)
     torch.testing.assert_close(last(hidden), cnn(images).logits)
-
-
-def test_coupling_share_matches_a_case_by_hand() -> None:
-    couplings = np.array(  # R = 1, B = 1, I = 4, J = 3
-        [[[[0.8, 0.1, 0.1], [0.4, 0.2, 0.4], [0.1, 0.3, 0.6], [1.0, 0.0, 0.0]]]]
-    )
-    owner = np.array([[0, 0, 1, -1]])  # the last child lies on nothing
-    classes = np.array([[0, 2]])  # object 0 is of class 0, object 1 of class 2; class 1 is absent
-    share = coupling_share(couplings, np.array([[3.0, 1.0, 5.0, 9.0]]), owner, classes)
-    np.testing.assert_allclose(share["own"], [[[(3 * 0.8 + 0.4) / 4, 0.6]]])
-    np.testing.assert_allclose(share["others"], [[[(3 * 0.1 + 0.4) / 4, 0.1]]])
-    np.testing.assert_allclose(share["absent"], [[[(3 * 0.1 + 0.2) / 4, 0.3]]])
-
-
-def test_object_without_children_is_left_out() -> None:
-    couplings = np.full((2, 1, 2, 2), 0.5)
-    share = coupling_share(couplings, np.ones((1, 2)), np.array([[0, -1]]), np.array([[0, 1]]))
-    assert np.isnan(share["own"][:, 0, 1]).all()
-    assert np.isnan(share["absent"]).all()  # both classes are present
-    assert averaged(share["own"]) == ([0.5, 0.5], [0.0, 0.0])
-
-
-def test_averaged_takes_pictures_as_independent() -> None:
-    share = np.array([[[0.2, 0.4], [0.5, np.nan]]])  # one iteration, two pictures of 0.3 and 0.5
-    mean, reach = averaged(share)
-    assert mean == [pytest.approx(0.4)]
-    assert reach == [pytest.approx(1.96 * 0.1)]
-
-
-def test_child_centres_are_the_middle_of_receptive_fields() -> None:
-    """Light one pixel: of the children that notice, the middle one must be centred on it."""
-    model = create_model("capsnet", image_size=(40, 40), conv_channels=3, primary_types=2, decoder=False).eval()
-    assert isinstance(model, CapsNet)
-    rows, columns = child_centres(model)
-    dark = torch.zeros(1, 1, 40, 40)
-    lit = dark.clone()
-    lit[0, 0, 18, 22] = 100.0
-    with torch.no_grad():
-        lit, dark = (model.forward_features(images).pose for images in (lit, dark))
-    moved = (lit - dark)[0].norm(dim=-1).numpy()
-    noticed = moved > 1e-6
-    assert (rows[noticed].min() + rows[noticed].max(), columns[noticed].min() + columns[noticed].max()) == (36, 44)
 
 
 def test_presence_is_a_number_apart_with_unit_squash() -> None:

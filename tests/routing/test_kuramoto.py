@@ -24,7 +24,14 @@ def unit(x: Tensor) -> Tensor:
 
 
 def reference(
-    votes: Tensor, w: Tensor, iterations: int, beta: float, gain: float, gamma: float, repel: float
+    votes: Tensor,
+    w: Tensor,
+    iterations: int,
+    beta: float,
+    gain: float,
+    gamma: float,
+    repel: float,
+    normalise: bool = False,
 ) -> Tensor:
     """The couplings of the last iteration."""
     phi = list(simplex(J, dtype=torch.float64))
@@ -39,7 +46,8 @@ def reference(
         ]
         if iteration == iterations - 1:
             break
-        agreement = [[float(votes[i, j] @ poses[j]) for j in range(J)] for i in range(I)]
+        heard = [[unit(votes[i, j]) if normalise else votes[i, j] for j in range(J)] for i in range(I)]
+        agreement = [[float(heard[i][j] @ poses[j]) for j in range(J)] for i in range(I)]
         pull = [[gain * a / sum(abs(b) for b in row) for a in row] for row in agreement]
         turned_theta, turned_phi = [], []
         for i in range(I):
@@ -53,10 +61,11 @@ def reference(
     return coupling
 
 
+@pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_couplings_equal_reference_loop(iterations: int) -> None:
+def test_couplings_equal_reference_loop(iterations: int, normalise: bool) -> None:
     votes, w = normal(0, I, J, D), normal(1, I).sigmoid()
-    options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4}
+    options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4, "normalise": normalise}
     trace = routing.get("kuramoto", iterations=iterations, **options)(votes[None], w[None], trace=True).trace
     assert trace is not None
     torch.testing.assert_close(trace.couplings[-1, 0], reference(votes, w, iterations, **options))
@@ -151,3 +160,16 @@ def test_beta_can_be_learned() -> None:
 def test_bad_options_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         routing.get("kuramoto", **options)
+
+
+def test_beta_grows_over_a_share_of_training() -> None:
+    constant, growing = routing.get("kuramoto"), routing.get("kuramoto", beta=3.0, grow=0.5)
+    assert constant.at(0.0) is constant
+    assert [growing.at(progress).options()["beta"] for progress in (0.0, 0.25, 0.5, 1.0)] == [0.0, 1.5, 3.0, 3.0]
+    assert growing.at(0.75) is growing
+    trace = growing.at(0.0)(normal(0, 2, I, J, D), trace=True).trace
+    assert trace is not None
+    assert (trace.couplings - 1 / J).abs().max() < 1e-12
+    for share in (-0.1, 1.5, math.nan):
+        with pytest.raises(ValueError, match="grow is a share of training, from 0 to 1"):
+            routing.get("kuramoto", grow=share)

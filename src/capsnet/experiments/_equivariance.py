@@ -15,6 +15,7 @@ from capsnet.data.warping import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
 from capsnet.drawing.style import INK, MUTED
+from capsnet.experiments._shares import averaged, child_centres, coupling_share, half_width, traced
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import Model
@@ -127,12 +128,6 @@ def read_out(
     return {"r2": r2, "low": r2 - reach, "high": r2 + reach, "strength": STRENGTHS[best]}
 
 
-def half_width(values: NDArray) -> NDArray:
-    """Half of the 95 % interval of the mean of (..., n) values; 0 for a single value."""
-    n = values.shape[-1]
-    return 1.96 * values.std(axis=-1, ddof=int(n > 1)) / n**0.5
-
-
 def ridge(x: NDArray, y: NDArray, components: int | None = None) -> NDArray:
     """Weights for each of ``STRENGTHS`` from one eigendecomposition; x and y are centred.
 
@@ -157,51 +152,12 @@ class Crowd(NamedTuple):
     centres: NDArray  # (2, I): row and column of the middle of the children's receptive fields
 
 
-def child_centres(model: Model) -> NDArray:
-    """The pixels at the middle of the children's receptive fields, in their order (y, x, type). -> (2, I)"""
-    field, grid = model.receptive_field, model.grid
-    assert field is not None and grid is not None  # noqa: PT018
-    return field.start + (field.size - 1) // 2 + field.stride * np.indices(grid).reshape(3, -1)[:2]
-
-
 def route_crowd(model: Model, shapes: Shapes, index: NDArray) -> Crowd:
     """Forward some pictures with a trace."""
-    images, truth, parts = shapes.batch(index).images, shapes.truth(index), []
-    with evaluating(model):
-        for chunk in images.to(device_of(model)).split(50):
-            output, (pose, act) = model(chunk, trace=True), model.forward_features(chunk)
-            presence = pose.norm(dim=-1) if act is None else act
-            parts.append((output.trace.couplings.cpu(), presence.cpu()[None], output.lengths.cpu()[None]))
-    couplings, presence, lengths = (torch.cat(part, dim=1).numpy() for part in zip(*parts, strict=True))
-    centres = child_centres(model)
+    images, truth = shapes.batch(index).images, shapes.truth(index)
+    seen, centres = traced(model, images), child_centres(model)
     owner = truth.owner[:, centres[0], centres[1]]
-    return Crowd(images.numpy(), couplings, presence[0], owner, truth.classes, lengths[0], centres)
-
-
-def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
-    """Mean coupling of the children on each object, weighted by presence: to its own class, to the other classes that
-    are present (``others``), to those that are ``absent``. NaN where no child is centred on the object.
-
-    Shapes: couplings (R, B, I, J), presence and owner (B, I), classes (B, K) -> each (R, B, K)
-    """
-    K, J = classes.shape[1], couplings.shape[-1]
-    weight = (owner[:, None, :] == np.arange(K)[:, None]) * presence[:, None, :].astype(np.float64)  # (B, K, I)
-    total = weight.sum(axis=-1, keepdims=True)
-    mass = np.einsum("bki,rbij->rbkj", weight / np.where(total > 0, total, np.nan), couplings)  # (R, B, K, J)
-    mine = classes[:, :, None] == np.arange(J)  # (B, K, J)
-    present = mine.any(axis=1, keepdims=True)
-    groups = {"own": mine, "others": present & ~mine, "absent": ~present}  # each (B, K or 1, J)
-    counts = {name: np.where(which.any(axis=-1), which.sum(axis=-1), np.nan) for name, which in groups.items()}
-    return {name: (mass * which).sum(axis=-1) / counts[name] for name, which in groups.items()}
-
-
-def averaged(share: NDArray) -> tuple[list[float], list[float]]:
-    """Mean over pictures and half the width of its 95 % interval, per iteration. Shapes: (R, B, K) -> two of R
-
-    Objects of one picture are averaged first: they are not independent of each other.
-    """
-    means = np.nanmean(share[:, np.isfinite(share).any(axis=-1).all(axis=0)], axis=-1)  # (R, pictures)
-    return means.mean(axis=1).tolist(), half_width(means).tolist()
+    return Crowd(images.numpy(), seen.couplings, seen.presence, owner, truth.classes, seen.lengths, centres)
 
 
 def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Papers compare their routing with numbers from other papers' tables, trained otherwise on other networks. Here each
 routing takes its turn between the primary and the class capsules of one network: test error, time per epoch, memory,
-parameters, how undecided its couplings are, and what happens when a network that was trained with its own number of
-iterations is *tested* with 1, 2, 3 or 5.
+parameters, how undecided its couplings are, what share of the children on an object goes to its capsule, and what
+happens when a network that was trained with its own number of iterations is *tested* with 1, 2, 3 or 5.
 
 The claim to look at: does routing beat `uniform`, which does not route at all? And is it worth its cost?
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
-from capsnet.experiments import _nets
+from capsnet.experiments import _nets, _shares
 from capsnet.experiments._estimate import seconds_per_epoch
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
@@ -99,7 +99,8 @@ def run(lab: Lab) -> Report:
         trained = [lab.train(config(lab, name, seed)) for seed in lab.seeds]
         error = error_measure(name, [main_metric(t.test) for t in trained])
         facts = lab.remember("facts", functools.partial(measure, lab, trained[0], first), run=trained[0].folder)
-        facts |= {"seconds per epoch": seconds, "validation": [t.validation for t in trained]}
+        shares = lab.remember("shares", functools.partial(couplings, lab, trained[0], first), run=trained[0].folder)
+        facts |= {"shares": shares, "seconds per epoch": seconds, "validation": [t.validation for t in trained]}
         report.measures.append(error)
         report.raw[name] = facts | {"test error": error.values}
     describe(report)
@@ -183,6 +184,11 @@ def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
     }
 
 
+def couplings(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
+    """Where the children on an object go, on validation pictures; empty where that is not known. See ``_shares``."""
+    return _shares.measure(trained.model, data.load(config.data, "validation"), lab.pick(40, 500, 2_000)) or {}
+
+
 def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:
     """Validation error in percent with other numbers of iterations; empty where a routing has none."""
     layers: list[Any] = list(trained.model.routed_layers().values())
@@ -212,6 +218,11 @@ def peak_megabytes(config: TrainConfig, *modules: str) -> float:
     return float(done.stdout)
 
 
+def shares_shown(shares: dict[str, Any]) -> list[str]:
+    """Of the last iteration: the share of the children's couplings that goes to their object, and of first choices."""
+    return [f"{100 * shares[key][-1]:.1f} %" if shares else "-" for key in ("own", "first")]
+
+
 def describe(report: Report) -> None:
     """The table and the findings from the measures and the raw numbers."""
     rows = []
@@ -226,14 +237,23 @@ def describe(report: Report) -> None:
                 *("-" if value is None or math.isnan(value) else f"{value:.0f}" for value in numbers),
                 f"{facts['parameters']:,}",
                 "-" if entropy is None else f"{entropy:.2f}",
+                *shares_shown(facts.get("shares") or {}),
                 ", ".join(f"{value:.1f}" for value in tested.values()) or "-",
             ]
         )
     iterations = ", ".join(map(str, TEST_ITERATIONS))
-    columns = ["routing", "test error", "s / epoch", "peak MB", "parameters", "undecided", f"error with {iterations}"]
+    columns = ["routing", "test error", "s / epoch", "peak MB", "parameters", "undecided", "to own object"]
+    columns += ["put it first", f"error with {iterations}"]
     report.tables = [Table("One network, one routing after another", columns, rows)]
+    chances = {100 * shares["chance"] for facts in report.raw.values() if (shares := facts.get("shares"))}
     best = min(report.measures, key=lambda m: m.mean)
     report.findings = [f"Lowest test error: {best.name}, {best.shown()}."]
+    if chances:
+        report.findings.append(
+            "'To own object' is the share of the couplings of children on an object that goes to its capsule, 'put it "
+            "first' the share of these children whose largest coupling it is; chance is "
+            f"{', '.join(f'{chance:.1f} %' for chance in sorted(chances))}."
+        )
     for control in report.measures:
         if not routing.get(control.name).decides:
             lower, higher = (

@@ -105,9 +105,10 @@ class Routing:
     - ``formula``: how couplings and presences are computed.
     - ``forms``: other settings with their own names, ``{"fixed-point": {"update": "set"}}``.
     - ``dense_options``: hyper-parameters that suit a dense layer of squashed children.
+    - ``at(progress)``: the routing at a point of training, for one whose decisions sharpen while the votes are learnt.
     - ``wants_presence``: whether children should have a presence apart from their pose (squash ``unit``).
-    - ``vote_free``: whether ``route`` uses votes in ``gather``, ``agree`` and ``distance`` only, so that a dense layer
-      never forms them. Otherwise it forms those of a few examples at a time.
+    - ``vote_free``: whether ``route`` uses votes in ``gather``, ``agree``, ``distance`` and ``square_length`` only, so
+      that a dense layer never forms them. Otherwise it forms those of a few examples at a time.
     """
 
     name: ClassVar[str] = ""
@@ -193,6 +194,10 @@ class Routing:
     def param_init(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The start value of a learned tensor: one without effect."""
         return torch.zeros(shape)
+
+    def at(self, progress: float) -> "Routing":
+        """The routing at ``progress`` in [0, 1] of training; at 1, and after training, it is the routing itself."""
+        return self
 
     def options(self) -> dict[str, object]:
         """The hyper-parameters: ``routing.get(r.name, **r.options())`` equals ``r``."""
@@ -324,6 +329,13 @@ def distance(votes: Tensor, pose: Tensor) -> Tensor:
         square = pose.square().sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
         return (votes.square_length() - 2 * votes.agreement(pose) + square).clamp_min(0)
     return (votes - pose.unsqueeze(-3)).square().sum(dim=-1)
+
+
+def square_length(votes: Tensor) -> Tensor:
+    """Squared length of each vote: (..., I, J, D) -> (..., I, J)."""
+    if isinstance(votes, kernels.Votes):
+        return votes.square_length().clamp_min(0)
+    return votes.square().sum(dim=-1)
 
 
 def softmax(logits: Tensor, dim: int) -> Tensor:

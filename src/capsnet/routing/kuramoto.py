@@ -14,6 +14,7 @@ also keep the steps stable: an oscillator that is pulled further than its target
 weighted by their presences.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -35,6 +36,7 @@ from capsnet.routing.base import (
     gather,
     level,
     per_edge,
+    square_length,
     stack_trace,
     weigh,
 )
@@ -50,7 +52,10 @@ class Kuramoto(SquashingRouting):
         iterations: at least 1. With 1 the couplings are equal.
         beta: how far couplings decide; 0 leaves them equal. A child in phase with one of J parents gives it
             1 / (1 + (J - 1) exp(-beta J / (J - 1))): 0.86 with the default and ten parents.
+        grow: the share of training in which ``beta`` grows from 0, in a straight line; 0 leaves it constant. Decisions
+            that are hard before votes mean anything can keep a network from learning.
         learn_beta: add a learned number, at first 0, to ``beta``.
+        normalise: scale each vote to length 1 where it agrees, so that its length does not count in the pulls.
         gain: the sum of all pulls on a child.
         gamma: the size of a step.
         repel: how strongly parents push each other apart.
@@ -64,7 +69,9 @@ class Kuramoto(SquashingRouting):
     sentence: ClassVar[str] = "Each child sends its vote to the parents that it is in phase with."
     iterations: int = 3
     beta: float = 4.0
+    grow: float = 0.0
     learn_beta: bool = False
+    normalise: bool = False
     gain: float = 1.0
     gamma: float = 1.0
     repel: float = 1.0
@@ -76,7 +83,12 @@ class Kuramoto(SquashingRouting):
             value = getattr(self, what)
             if not (0 < value < math.inf or (least and value == 0)):
                 raise ValueError(f"{what} must be {'at least 0' if least else 'positive'} and finite, got {value!r}")
+        if not 0 <= self.grow <= 1:
+            raise ValueError(f"grow is a share of training, from 0 to 1, got {self.grow!r}")
         super().__post_init__()
+
+    def at(self, progress: float) -> "Kuramoto":
+        return self if progress >= self.grow else dataclasses.replace(self, beta=self.beta * progress / self.grow)
 
     @property
     def formula(self) -> Formula:
@@ -106,6 +118,9 @@ class Kuramoto(SquashingRouting):
                 phases.append((children, parents))
             if iteration < self.iterations - 1:
                 agreement = agree(votes, pose)  # (B, I, J)
+                if self.normalise:
+                    square = square_length(votes)
+                    agreement = agreement * torch.where(square > 0, square, 1).rsqrt()
                 size = _per_child(agreement.abs().sum(dim=-1, keepdim=True), edges)  # (B, I, 1)
                 if iteration == 0:  # only the direction counts, and parents are pulled by none
                     children = unit(audible(_per_child(agreement @ parents, edges), size))

@@ -39,6 +39,7 @@ from capsnet.training.checkpoint import (
 )
 from capsnet.training.config import TrainConfig, check_config
 from capsnet.training.distributed import evaluate
+from capsnet.training.growth import routing_at
 from capsnet.training.objective import MicroBatch, backward, explained, own_micro_batches
 from capsnet.training.optim import gradient_norm, learning_rate
 from capsnet.training.precision import check_precision, settle_precision
@@ -219,7 +220,8 @@ def train_step(state: State, parts: Sequence[MicroBatch], count: int, weights: T
         group["lr"] = rate
     model.train()
     optimizer.zero_grad(set_to_none=True)
-    losses = backward(state.config, state.objective, model, scaler, parts, weights, state.step)
+    with routing_at(model, state.step / state.steps):
+        losses = backward(state.config, state.objective, model, scaler, parts, weights, state.step)
     scaler.unscale_(optimizer)
     norm = gradient_norm(model, state.config.clip)
     values = torch.stack([*losses.values(), norm.to(losses["loss"])])

@@ -1,0 +1,279 @@
+"""Routing by synchronisation: does a child go to the object on which it lies?
+
+Capsules are meant to parse a picture: each part is routed to the whole that it belongs to. In the networks measured so
+far dynamic routing hardly does: agreements are small, a softmax of small numbers is flat, and a child gives each
+capsule about the same. Kuramoto routing (`capsnet.routing.kuramoto`) looks at the ratios of a child's agreements only,
+so its couplings decide; how far is set by `beta`, which may grow from 0 during training.
+
+One network, a residual stem with capsules at each position of a grid, is trained with `uniform`, `dynamic`, `em` and
+`kuramoto` routing on single digits, overlapping digits and overlapping shapes. Measured on test pictures, iteration by
+iteration: the entropy of the couplings, and the share of the children on an object that goes to its capsule, against
+chance. On overlapping digits several settings of Kuramoto routing are tried on the validation split; the one with the
+lowest error is used everywhere.
+
+The claim to look at: do couplings that decide send children to the right object, and at which price in error?
+"""
+
+from statistics import fmean
+from typing import Any
+
+from capsnet import data, routing
+from capsnet.data import Augment
+from capsnet.drawing.plots import scatter
+from capsnet.experiments import _nets
+from capsnet.experiments._phase_draw import phase_pictures, share_panels
+from capsnet.experiments._registry import register
+from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._shares import measure
+from capsnet.experiments.compare import preset
+from capsnet.experiments.lab import Lab, Trained, main_metric
+from capsnet.metrics import compare, difference
+from capsnet.training import Run, TrainConfig
+
+DATA = {"MNIST": "mnist", "MultiMNIST": "multimnist", "crowded Shapes": "shapes:kind=crowded"}
+PAIRS = "MultiMNIST"  # on which settings are tried
+ROUTINGS = ("uniform", "dynamic", "em", "kuramoto")
+USUAL = {"beta": 4.0, "grow": 0.5}
+TRIALS: dict[str, dict[str, Any]] = {
+    "beta grows to 4": {},
+    "beta 4 from the start": {"grow": 0.0},
+    "beta grows to 2": {"beta": 2.0},
+    "beta grows to 8": {"beta": 8.0},
+    "beta learnt, from 0": {"beta": 0.0, "grow": 0.0, "learn_beta": True},
+    "normalised votes": {"normalise": True},
+    "2 iterations": {"iterations": 2},
+    "gain 0.5": {"gain": 0.5},
+}
+QUICK = 5  # the first of them are tried with the quick budget
+AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
+TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
+
+
+def trials(lab: Lab) -> dict[str, dict[str, Any]]:
+    """The settings of Kuramoto routing that are tried, each with all its options."""
+    count = lab.pick(1, QUICK, len(TRIALS))
+    return {name: USUAL | options for name, options in list(TRIALS.items())[:count]}
+
+
+def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] | None = None) -> TrainConfig:
+    """The network for a data set of ``DATA`` with a routing in it."""
+    spec, algorithm = DATA[title], routing.get(name)
+    epochs = {"MNIST": lab.pick(1, 1, 10), "MultiMNIST": lab.pick(1, 1, 24), "crowded Shapes": lab.pick(1, 2, 20)}
+    limit = lab.pick(100, 40_000 if title == PAIRS else 10_000, None)
+    options = dict(preset(name)) if options is None else options
+    net: dict[str, Any] = {"primary": "grid", "primary_dim": 16} | lab.pick(TINY, {}, {})
+    net |= ({"squash": "unit"} if algorithm.wants_presence else {}) | ({"routing_options": options} if options else {})
+    return TrainConfig(
+        recipe=f"phase-{name}",
+        model="residual-capsnet",
+        model_options=net,
+        routing=name,
+        decoder=False,
+        data=spec,
+        limit=limit,
+        eval_limit=lab.pick(100, 5_000, None),
+        augment=Augment(shift=2) if title == "MNIST" else Augment(),
+        epochs=epochs[title],
+        batch_size=lab.pick(50, 128 if title == PAIRS else 64, 128),
+        optimizer="adamw",
+        lr=3e-3,
+        schedule="one-cycle",
+        ema=lab.pick(None, 0.999, 0.999),
+        keep="last",
+        precision=lab.pick("fp32", "auto", "auto"),
+        seed=seed,
+        tensorboard=False,
+    )
+
+
+def chosen(lab: Lab) -> str:
+    """The setting with the lowest validation error, of the trials that are finished; the first if none is."""
+    tried = {name: config(lab, PAIRS, "kuramoto", 0, options) for name, options in trials(lab).items()}
+    finished = [name for name, one in tried.items() if Run(lab.where(one)).finished]
+    if not finished:
+        return next(iter(tried))
+    return min(finished, key=lambda name: 1 - (lab.train(tried[name]).validation or 0.0))
+
+
+def options_of(lab: Lab, name: str, setting: str) -> dict[str, Any] | None:
+    return trials(lab)[setting] if name == "kuramoto" else None
+
+
+def plan(lab: Lab) -> list[TrainConfig]:
+    tried = [config(lab, PAIRS, "kuramoto", 0, options) for options in trials(lab).values()]
+    setting = chosen(lab)
+    final = [
+        config(lab, title, name, seed, options_of(lab, name, setting))
+        for title in DATA
+        for name in ROUTINGS
+        for seed in lab.seeds
+    ]
+    return tried + [one for one in final if one not in tried]
+
+
+@register("phase-routing", "Routing by synchronisation: does a child go to the object on which it lies?", plan=plan)
+def run(lab: Lab) -> Report:
+    tried = {name: lab.train(config(lab, PAIRS, "kuramoto", 0, one)) for name, one in trials(lab).items()}
+    setting = chosen(lab)
+    trained = {
+        title: {
+            name: [lab.train(config(lab, title, name, seed, options_of(lab, name, setting))) for seed in lab.seeds]
+            for name in ROUTINGS
+        }
+        for title in DATA
+    }
+    report = Report(differs=[*words(lab), f"`kuramoto` is used as chosen on validation pairs: {setting}."])
+    report.raw = {
+        title: {name: facts(lab, title, runs) for name, runs in networks.items()} for title, networks in trained.items()
+    }
+    reference = trained[PAIRS]["dynamic"][0]
+    report.raw["trials"] = {
+        name: trial_facts(lab, one) for name, one in ({"dynamic routing": reference} | tried).items()
+    }
+    describe(report)
+    draw(lab, report, {title: {name: runs[0] for name, runs in nets.items()} for title, nets in trained.items()})
+    return report
+
+
+def words(lab: Lab) -> list[str]:
+    """What the numbers come from."""
+    if lab.budget == "smoke":
+        return _nets.differences(lab, [])
+    configs = [config(lab, title, "dynamic", 0) for title in DATA]
+    return ["Not in a paper: the routing is this library's."] + [f"Trained: {_nets.training(one)}." for one in configs]
+
+
+def facts(lab: Lab, title: str, runs: list[Trained]) -> dict[str, Any]:
+    """Errors and shares on the test split, of each seed."""
+    count = lab.pick(40, 500, 2_000)
+    test = data.load(DATA[title], "test")
+    shares = [
+        lab.remember("shares", lambda t=t: measure(t.model, test, count) or {}, run=t.folder, n=count) for t in runs
+    ]
+    return {
+        "runs": [t.folder.name for t in runs],
+        "test": [main_metric(t.test) for t in runs],
+        "validation": [t.validation for t in runs],
+        "shares": shares,
+    }
+
+
+def trial_facts(lab: Lab, trained: Trained) -> dict[str, Any]:
+    """Error and shares on the validation split, on which settings are chosen."""
+    count, split = lab.pick(40, 500, 2_000), data.load(DATA[PAIRS], "validation")
+    n = lab.pick(100, 5_000, len(split))
+    shares = lab.remember("tried", lambda: measure(trained.model, split, count) or {}, run=trained.folder, n=count)
+    learnt = {
+        name.rpartition(".")[2]: tensor.tolist()
+        for name, tensor in trained.model.named_parameters()
+        if "routing_params" in name
+    }
+    return {"validation": {"value": trained.validation, "n": n}, "shares": [shares], "learnt": learnt}
+
+
+def curve(name: str, shares: list[dict[str, Any]], what: str, factor: float = 100.0) -> list[Measure]:
+    """A number of each iteration over the seeds, with its interval, in percent."""
+    result = []
+    for r in range(len(shares[0][what])):
+        values = [factor * one[what][r] for one in shares]
+        mean, reach = fmean(values), factor * fmean(one[f"{what} interval"][r] for one in shares)
+        interval = (mean - reach, mean + reach)
+        result.append(Measure(name, values, "%", interval=interval, n=shares[0]["pictures"]))
+    return result
+
+
+def row(name: str, error: Measure, shares: list[dict[str, Any]]) -> list[str]:
+    """Error, and of the last iteration entropy, share, first choice."""
+    entropy = fmean(one["entropy"][-1] for one in shares)
+    own, first = (curve(name, shares, what)[-1] for what in ("own", "first"))
+    return [name, error.shown(), f"{entropy:.2f}", own.shown(), f"{first.mean:.1f} %"]
+
+
+def describe(report: Report) -> None:
+    """Measures, tables and findings from the raw numbers."""
+    raw = report.raw
+    columns = ["routing", "error", "undecided", "children's share to their object", "children that put it first"]
+    for title in DATA:
+        of = raw[title]
+        errors = {name: error_measure(f"{title}, {name}: test error", of[name]["test"]) for name in ROUTINGS}
+        report.measures += errors.values()
+        rows = [row(name, errors[name], of[name]["shares"]) for name in ROUTINGS]
+        chance = 100 * of["dynamic"]["shares"][0]["chance"]
+        report.tables.append(Table(f"{title}, test split, last iteration (chance {chance:.1f} %)", columns, rows))
+        report.findings.append(verdict(title, errors, of, chance))
+    rows, errors = [], tried_errors(raw["trials"])
+    rows = [row(name, errors[name], one["shares"]) for name, one in raw["trials"].items()]
+    title = f"What makes couplings decide? {PAIRS}, validation split, one seed"
+    report.tables.append(Table(title, ["setting of `kuramoto`", *columns[1:]], rows))
+    report.findings.append(price(raw["trials"], errors))
+
+
+def tried_errors(tried: dict[str, Any]) -> dict[str, Measure]:
+    return {name: error_measure(name, [one["validation"]]) for name, one in tried.items()}
+
+
+def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: float) -> str:
+    """Kuramoto against dynamic routing on one data set, whichever way it falls."""
+    own = {name: curve(name, of[name]["shares"], "own") for name in ("dynamic", "kuramoto")}
+    last = {name: path[-1] for name, path in own.items()}
+    share = difference(
+        "the share of children that goes to their object with `kuramoto`",
+        last["kuramoto"],
+        "that with `dynamic`",
+        last["dynamic"],
+    )
+    error = difference("its test error", errors["kuramoto"], "that of `dynamic`", errors["dynamic"])
+    path = ", ".join(f"{m.mean:.1f}" for m in own["kuramoto"])
+    words = f"{title}: {share} (chance {chance:.1f} %; over the iterations {path} %); {error}."
+    if title in AIM:
+        reached = last["kuramoto"].mean >= AIM[title]
+        words += f" The aim of {AIM[title]:.0f} % is {'reached' if reached else 'not reached'}."
+    return words
+
+
+def price(tried: dict[str, Any], errors: dict[str, Measure]) -> str:
+    """Which setting has the largest share at no loss of accuracy, and which has the largest share at all."""
+    reference, *others = errors
+    own = {name: curve(name, one["shares"], "own")[-1] for name, one in tried.items()}
+    free = [name for name in others if compare(errors[name], errors[reference]) <= 0]
+    most = max(others, key=lambda name: own[name].mean)
+    start = f"Of the settings tried on validation pairs, '{most}' has the largest share, {own[most].mean:.1f} %, "
+    start += f"with an error of {errors[most].mean:.1f} % (dynamic routing: {errors[reference].mean:.1f} %). "
+    if not free:
+        return start + "Each of them has a higher error than dynamic routing, beyond the 95 % intervals."
+    best = max(free, key=lambda name: own[name].mean)
+    return f"{start}Of those whose error is not higher beyond the 95 % intervals, '{best}' has the largest: " + (
+        f"{own[best].mean:.1f} %, error {errors[best].mean:.1f} %."
+    )
+
+
+def draw(lab: Lab, report: Report, networks: dict[str, dict[str, Trained]]) -> None:
+    raw = report.raw
+    curves = {title: {name: curve(name, raw[title][name]["shares"], "own") for name in ROUTINGS} for title in DATA}
+    chance = {title: 100 * raw[title]["dynamic"]["shares"][0]["chance"] for title in DATA}
+    report.draw(
+        share_panels(lab.figure("shares.png"), curves, chance),
+        "How much of the children on an object goes to that object's capsule, iteration by iteration.",
+    )
+    for title in AIM:
+        test = data.load(DATA[title], "test")
+        models = {name: one.model for name, one in networks[title].items() if routing.get(name).decides}
+        path = lab.figure(f"phases-{title.lower().replace(' ', '-')}.png")
+        report.draw(
+            phase_pictures(path, models, test.batch(range(lab.pick(2, 6, 6))), test.class_names),
+            f"The first test pictures of {title}. Each tile is a child; its colour is the object whose capsule it is "
+            "most coupled to, grey an absent class.",
+        )
+    errors = tried_errors(raw["trials"])
+    points = [(curve(name, one["shares"], "own")[-1].mean, errors[name]) for name, one in raw["trials"].items()]
+    report.draw(
+        scatter(
+            lab.figure("price.png"),
+            points,
+            "Deciding and its price",
+            f"{PAIRS}, validation pairs; whiskers: 95 % interval",
+            "children's share to their object, %",
+            "error, %",
+        ),
+        "Error against the share of children that goes to their object: down and to the right is better.",
+    )

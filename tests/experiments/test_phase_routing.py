@@ -1,0 +1,104 @@
+"""``phase-routing``: the choice on validation data, the pictures and the sentences, on numbers made by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capsnet.experiments import phase_routing
+from capsnet.experiments._phase_draw import GREY, child_colours, frame, palette, tiles
+from capsnet.experiments._report import error_measure
+from capsnet.experiments.lab import Lab
+from capsnet.experiments.phase_routing import QUICK, ROUTINGS, USUAL, chosen, config, plan, price, trials, verdict
+from capsnet.models import create_model
+
+
+def test_plan_has_each_routing_on_each_data_set_and_the_trials(tmp_path: Path) -> None:
+    lab = Lab("phase-routing", "quick", 2, tmp_path)
+    planned = plan(lab)
+    assert len(planned) == 3 * 4 * 2 + QUICK - 1  # a trial is one of the final runs
+    assert {one.routing for one in planned} == set(ROUTINGS)
+    assert chosen(lab) == next(iter(trials(lab))), "none is finished"
+    assert trials(lab)[chosen(lab)] == USUAL
+    same = {"model", "data", "epochs", "batch_size", "lr", "limit", "precision", "ema"}
+    pairs = [one for one in planned if one.data == "multimnist"]
+    assert all(getattr(one, key) == getattr(pairs[0], key) for one in pairs for key in same)
+    assert config(lab, "MNIST", "em", 0).model_options["squash"] == "unit"
+
+
+def test_lowest_validation_error_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab("phase-routing", "quick", 1, tmp_path)
+    scores = dict(zip(trials(lab), (0.5, 0.6, 0.9, 0.7), strict=False))
+    runs = {
+        config(lab, "MultiMNIST", "kuramoto", 0, trials(lab)[name]).to_json(): score for name, score in scores.items()
+    }
+    folders = {lab.where(config(lab, "MultiMNIST", "kuramoto", 0, trials(lab)[name])) for name in scores}
+
+    class Finished:
+        def __init__(self, folder: Path) -> None:
+            self.finished = folder in folders
+
+    class Trained:
+        def __init__(self, score: float) -> None:
+            self.validation = score
+
+    monkeypatch.setattr(phase_routing, "Run", Finished)
+    monkeypatch.setattr(lab, "train", lambda one: Trained(runs[one.to_json()]))
+    assert chosen(lab) == list(trials(lab))[2]
+
+
+def shares(own: float, reach: float = 0.01) -> dict[str, Any]:
+    path = [0.1, own]
+    return {"own": path, "own interval": [0.0, reach], "pictures": 100, "chance": 0.1}
+
+
+def facts(error: float, own: float) -> dict[str, Any]:
+    accuracy = {"value": 1 - error, "n": 1000}
+    return {"test": [accuracy], "validation": accuracy, "shares": [shares(own)]}
+
+
+def test_verdict_follows_the_intervals() -> None:
+    of = {"dynamic": facts(0.2, 0.11), "kuramoto": facts(0.3, 0.65)}
+    errors = {name: error_measure(name, one["test"]) for name, one in of.items()}
+    words = verdict("MultiMNIST", errors, of, 10.0)
+    assert "is higher than that with `dynamic`: 65.00 % against 11.00 %, 95 % intervals apart" in words
+    assert "its test error is higher than that of `dynamic`" in words
+    assert "The aim of 60 % is reached." in words
+    of["kuramoto"] = facts(0.21, 0.115)
+    errors["kuramoto"] = error_measure("kuramoto", of["kuramoto"]["test"])
+    words = verdict("MultiMNIST", errors, of, 10.0)
+    assert "is level with that with `dynamic`" in words
+    assert "its test error is level with" in words
+    assert "not reached" in words
+    assert "aim" not in verdict("MNIST", errors, of, 10.0)
+
+
+def test_price_names_the_best_setting_without_a_higher_error() -> None:
+    tried = {"dynamic routing": facts(0.2, 0.11), "mild": facts(0.21, 0.3), "sharp": facts(0.3, 0.7)}
+    errors = phase_routing.tried_errors(tried)
+    words = price(tried, errors)
+    assert "'sharp' has the largest share, 70.0 %, with an error of 30.0 %" in words
+    assert "'mild' has the largest: 30.0 %, error 21.0 %" in words
+    del tried["mild"]
+    assert "Each of them has a higher error" in price(tried, phase_routing.tried_errors(tried))
+
+
+def test_tiles_show_each_child_in_its_parents_colour() -> None:
+    model = create_model(
+        "residual-capsnet", image_size=(24, 24), primary="grid", channels=(4, 4, 16), primary_dim=4, decoder=False
+    )
+    assert model.grid == (3, 3, 4)
+    colours = palette(np.array([2, 0]), 3)
+    assert colours[1].tolist() == list(GREY)
+    couplings = np.full((36, 3), 1 / 3)
+    couplings[0] = (0, 0, 1)  # the first type of the first position goes to class 2
+    painted = child_colours(couplings, np.ones(36), colours)
+    np.testing.assert_allclose(painted[0], colours[2])
+    np.testing.assert_allclose(painted[1:], 1)  # undecided
+    picture = tiles(model, painted)
+    assert frame(model) == [(-4, 24), (-4, 24)]  # the first children are centred on the picture's edge
+    assert picture.shape == (3, 4 * 28, 4 * 28)
+    coloured = np.asarray((picture < 1).any(axis=0))
+    assert coloured[:16, :16].all()  # a quarter of the first square of 8 pixels, 4 times as large
+    assert coloured.sum() == 16 * 16
