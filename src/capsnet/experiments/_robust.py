@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from capsnet.drawing.style import FAINT, INK, MUTED, figure, heading, save
 from capsnet.experiments import _attacks, _nets
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments.lab import Lab, Trained, device_of
-from capsnet.metrics import compare, difference
+from capsnet.metrics import compare
 from capsnet.training import TrainConfig
 
 CONTRAST, NOISE, EPS = 0.3, 0.3, 0.1
@@ -163,6 +164,8 @@ def differences(lab: Lab) -> list[str]:
         f"Small networks on MNIST, {one.epochs} epochs of {one.limit:,} digits, one learning rate for all variants; "
         "the paper's are large networks on photos, each trained with its own settings.",
         "No network was trained with attacked images.",
+        "Beyond chance means: the 95 % intervals of the test set do not overlap and, with several seeds, Welch's 95 % "
+        "interval of the difference of their means does not contain 0.",
         f"The attacks have {steps(lab)} steps (one step: 1) and change a pixel by at most {EPS:g} of the range.",
     ]
 
@@ -181,8 +184,12 @@ def findings(errors: Errors, sizes: Mapping[str, int], what: str) -> list[str]:
     sentences = [size_sentence(sizes)]
     best = min(errors, key=lambda name: errors[name]["clean"].mean)
     if best != first:
-        words = difference(f"the error of {best}", errors[best]["clean"], f"that of {first}", errors[first]["clean"])
-        sentences.append(f"Of all {what} {best} has the lowest error on clean images; {words}.")
+        low, reference = errors[best]["clean"], errors[first]["clean"]
+        verdict = "a difference beyond chance" if apart(low, reference) else "not beyond chance"
+        sentences.append(
+            f"Of all {what} {best} has the lowest error on clean images, {low.mean:.2f} % against "
+            f"{reference.mean:.2f} % of {first}: {verdict}."
+        )
     else:
         sentences.append(f"On clean images none of the {what} has a lower error than {first}.")
     for key in ("contrast", "noise"):
@@ -198,16 +205,16 @@ def size_sentence(sizes: Mapping[str, int]) -> str:
 
 
 def beside(errors: Errors, key: str) -> str:
-    """Which variants have a lower and which a higher error than the first, beyond the intervals."""
+    """Which variants have a lower and which a higher error than the first, beyond chance."""
     first, *others = errors
     reference = errors[first][key]
     words = []
     for order, verb in ((-1, "lower"), (1, "higher")):
-        if there := [name for name in others if compare(errors[name][key], reference) == order]:
+        if there := [name for name in others if apart(errors[name][key], reference) == order]:
             words.append(f"{verb} for {listed(there, errors, key)}")
-    level = len(others) - sum(abs(compare(errors[name][key], reference)) for name in others)
+    level = len(others) - sum(abs(apart(errors[name][key], reference)) for name in others)
     if level:
-        words.append(f"level for {level} of {len(others)}")
+        words.append(f"not different beyond chance for {level} of {len(others)}")
     return f"the error of {first} is {reference.mean:.1f} %; it is {', '.join(words)}"
 
 
@@ -215,9 +222,26 @@ def listed(names: Sequence[str], errors: Errors, key: str) -> str:
     return ", ".join(f"{name} ({errors[name][key].mean:.1f} %)" for name in names)
 
 
+def apart(a: Measure, b: Measure) -> int:
+    """-1 where ``a`` is lower than ``b``, 1 where it is higher, 0 where chance may explain it.
+
+    Two chances: of the test images (Wilson's intervals must not overlap) and, with several seeds, of the seeds (Welch's
+    95 % interval of the difference must not contain 0).
+    """
+    order = compare(a, b)
+    if not order or a.spread is None or b.spread is None:
+        return order
+    from scipy.stats import ttest_ind
+
+    if not a.spread and not b.spread:
+        return order
+    p = np.asarray(ttest_ind(a.values, b.values, equal_var=False))[1]
+    return order if p < 0.05 else 0
+
+
 def masks(errors: Mapping[str, Measure]) -> bool:
     """Another network's gradients do more harm than its own."""
-    return compare(errors["PGD"], errors["transfer"]) < 0
+    return apart(errors["PGD"], errors["transfer"]) < 0
 
 
 def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
@@ -231,8 +255,8 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
         own, other = errors[name]["PGD"].mean, errors[name]["transfer"].mean
         sentences.append(
             f"Gradient masking: {name} misreads {own:.1f} % of the images attacked with its own gradients, and "
-            f"{other:.1f} % of those attacked on an ordinary network, 95 % intervals apart. It hides its gradients; it "
-            "does not resist."
+            f"{other:.1f} % of those attacked on an ordinary network, a difference beyond chance. It hides its "
+            "gradients; it does not resist."
         )
     if not hidden:
         sentences.append(
@@ -242,16 +266,16 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
     shallow = [
         name
         for name in rest
-        if compare(errors[name]["one step"], reference["one step"]) < 0
-        and compare(errors[name]["PGD"], reference["PGD"]) >= 0
+        if apart(errors[name]["one step"], reference["one step"]) < 0
+        and apart(errors[name]["PGD"], reference["PGD"]) >= 0
     ]
     if shallow:
         sentences.append(
             f"One step is not enough to judge: {listed(shallow, errors, 'one step')} has a lower error than {first} "
             f"after one step and not under PGD ({listed(shallow, errors, 'PGD')})."
         )
-    gained = [name for name in rest if compare(errors[name]["PGD"], reference["PGD"]) < 0]
-    firm = [name for name in gained if compare(errors[name]["transfer"], reference["transfer"]) <= 0]
+    gained = [name for name in rest if apart(errors[name]["PGD"], reference["PGD"]) < 0]
+    firm = [name for name in gained if apart(errors[name]["transfer"], reference["transfer"]) <= 0]
     if firm:
         sentences.append(
             f"Under PGD the error of {listed(firm, errors, 'PGD')} is lower than that of {first}, and transferred "
