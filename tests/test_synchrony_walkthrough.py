@@ -24,7 +24,7 @@ def test_walkthrough_runs(capsys: pytest.CaptureFixture[str]) -> None:
         assert "assert " in code
         exec(compile(code, f"{PAGE.name}: {title}", "exec"), session)
         assert capsys.readouterr().out, f"{title} shows something"
-    assert session["score"] == 1
+    assert session["score"] > 0.75
 
 
 def test_walkthrough_goes_from_metronomes_to_phase_clusters() -> None:
