@@ -95,11 +95,11 @@ def test_masking_is_named_where_transfer_does_more_harm_than_own_gradients() -> 
     assert "masking misreads 12.0 %" in masking
     assert "45.0 % of those attacked on an ordinary network" in masking
     [robust] = [s for s in sentences if "more robust" in s]
-    assert "robust (50.0 %)" in robust
+    assert robust.endswith(": robust (PGD 50.0 %, transfer 30.0 %).")
     assert "doubtful" not in robust
     assert "masking" not in robust
-    assert any("One step is not enough to judge: shallow (30.0 %)" in s for s in sentences)
-    assert any("doubtful (80.0 %)" in s and "not counted as robust" in s for s in sentences)
+    assert any("one step is not enough to judge: shallow (one step 30.0 %, PGD 97.0 %)" in s for s in sentences)
+    assert any("not counted as robust: doubtful (PGD 80.0 %, transfer 70.0 %)" in s for s in sentences)
 
 
 def test_equal_networks_are_called_equal() -> None:

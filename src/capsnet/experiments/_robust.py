@@ -183,16 +183,13 @@ def findings(errors: Errors, sizes: Mapping[str, int], what: str) -> list[str]:
     first, *others = errors
     sentences = [size_sentence(sizes)]
     best = min(errors, key=lambda name: errors[name]["clean"].mean)
-    if best != first:
-        low, reference = errors[best]["clean"], errors[first]["clean"]
-        verdict = "a difference beyond chance" if apart(low, reference) else "not beyond chance"
+    if best != first and apart(errors[best]["clean"], errors[first]["clean"]) == 0:
+        low, reference = (errors[name]["clean"].mean for name in (best, first))
         sentences.append(
-            f"Of all {what} {best} has the lowest error on clean images, {low.mean:.2f} % against "
-            f"{reference.mean:.2f} % of {first}: {verdict}."
+            f"Of all {what} {best} has the lowest error on clean images, {low:.2f} % against {reference:.2f} % of "
+            f"{first}: not beyond chance."
         )
-    else:
-        sentences.append(f"On clean images none of the {what} has a lower error than {first}.")
-    for key in ("contrast", "noise"):
+    for key in ("clean", "contrast", "noise"):
         sentences.append(f"{CONDITIONS[key].capitalize()}: {beside(errors, key)}.")
     return sentences + attack_sentences(errors, others)
 
@@ -218,8 +215,13 @@ def beside(errors: Errors, key: str) -> str:
     return f"the error of {first} is {reference.mean:.1f} %; it is {', '.join(words)}"
 
 
-def listed(names: Sequence[str], errors: Errors, key: str) -> str:
-    return ", ".join(f"{name} ({errors[name][key].mean:.1f} %)" for name in names)
+def listed(names: Sequence[str], errors: Errors, *keys: str) -> str:
+    """``tanh · cos (PGD 50.0 %, transfer 9.1 %), ...``; one key is not named."""
+
+    def numbers(name: str) -> str:
+        return ", ".join(f"{key if len(keys) > 1 else ''} {errors[name][key].mean:.1f} %".strip() for key in keys)
+
+    return ", ".join(f"{name} ({numbers(name)})" for name in names)
 
 
 def apart(a: Measure, b: Measure) -> int:
@@ -271,20 +273,20 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
     ]
     if shallow:
         sentences.append(
-            f"One step is not enough to judge: {listed(shallow, errors, 'one step')} has a lower error than {first} "
-            f"after one step and not under PGD ({listed(shallow, errors, 'PGD')})."
+            f"Lower error than {first} after one step but not under PGD, so one step is not enough to judge: "
+            f"{listed(shallow, errors, 'one step', 'PGD')}."
         )
     gained = [name for name in rest if apart(errors[name]["PGD"], reference["PGD"]) < 0]
     firm = [name for name in gained if apart(errors[name]["transfer"], reference["transfer"]) <= 0]
     if firm:
         sentences.append(
-            f"Under PGD the error of {listed(firm, errors, 'PGD')} is lower than that of {first}, and transferred "
-            "images do not contradict it: more robust, at this strength of attack."
+            f"Lower error than {first} under PGD, which transferred images do not contradict; more robust at this "
+            f"strength of attack: {listed(firm, errors, 'PGD', 'transfer')}."
         )
     if doubtful := [name for name in gained if name not in firm]:
         sentences.append(
-            f"{listed(doubtful, errors, 'PGD')} has a lower error than {first} under PGD but a higher one on "
-            f"transferred images ({listed(doubtful, errors, 'transfer')}): not counted as robust."
+            f"Lower error than {first} under PGD but a higher one on transferred images, so not counted as robust: "
+            f"{listed(doubtful, errors, 'PGD', 'transfer')}."
         )
     if not gained:
         sentences.append(f"None has a lower error than {first} under PGD that is not gradient masking.")

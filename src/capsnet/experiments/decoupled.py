@@ -31,7 +31,7 @@ def variants(lab: Lab) -> dict[str, Options]:
     pairs = lab.pick([("tanh", "cosine"), ("linear", "squared")], pairs, pairs)
     sizes = _robust.ordinary(lab)
     return {ORDINARY: Options("cnn-small", sizes)} | {
-        f"{h}, {G[g]}": Options("decoupled-cnn-small", sizes | {"length": h, "angle": g}) for h, g in pairs
+        f"{h} · {G[g]}": Options("decoupled-cnn-small", sizes | {"length": h, "angle": g}) for h, g in pairs
     }
 
 
