@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from capsnet import routing
-from capsnet.layers import DenseCaps, SharedCaps
+from capsnet.layers import DenseCaps, HomogeneousCaps, SharedCaps
 from tests.reference import unrouted
 
 I, J, D = 6, 3, 4
@@ -67,6 +67,15 @@ def test_layers_own_the_weights_that_do_not_depend_on_the_number_of_children() -
     assert DenseCaps(I, J, 5, D, "homogeneous").routing_params["weight"].shape == (I, J, D)
     assert "weight" not in SharedCaps(J, 5, D, "homogeneous").routing_params
     assert set(SharedCaps(J, 5, D, "heinsen").routing_params.keys()) == {"readout", "readout_bias"}
+
+
+def test_homogeneous_layer_equals_reference_loop() -> None:
+    """The authors' votes are the children themselves: the loop with the same child for all parents."""
+    layer, u = HomogeneousCaps(I, J, D, dtype=torch.float64), normal(6, I, D)
+    same = u[:, None].expand(I, J, D)
+    expected = unrouted.homogeneous(same.tolist(), ACT.tolist(), layer.weight.tolist())
+    torch.testing.assert_close(layer(u[None], ACT[None]).pose[0], torch.tensor(expected, dtype=torch.float64))
+    assert sum(p.numel() for p in layer.parameters()) == I * J * D
 
 
 def test_bad_options_are_refused() -> None:

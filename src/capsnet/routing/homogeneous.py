@@ -6,7 +6,7 @@ Nothing is decided per image: learned weights, one for each number of each vote,
 counts for a parent. The authors' votes are the children themselves, so that a dimension of a parent is made of the same
 dimension of its children: D weights for each pair instead of a matrix. Here votes are what the layer makes of the
 children. Where each pair has a matrix of its own, w adds nothing that the matrix could not learn: what is left of the
-idea is that a network needs no couplings.
+idea is that a network needs no couplings. ``layers.HomogeneousCaps`` has the authors' votes.
 
 The authors normalise each batch and apply ReLU before the length is taken. A batch normalisation would make an image's
 answer depend on the others of its batch, which no routing here does: the squash takes its place.
