@@ -77,10 +77,10 @@ def test_speed_is_a_verdict_of_the_interval() -> None:
     mean, low, high = pathnet.ratio(faster, "frozen path")
     assert mean == pytest.approx((2 * 2.2 * 1.8) ** (1 / 3))
     assert 1 < low < mean < high
-    assert pathnet.speed(faster, "frozen path").endswith("faster")
+    assert pathnet.speed(faster, "frozen path").endswith("a speed-up)")
     mixed = [pair(10, 20, 20), pair(20, 20, 10), pair(10, 20, 11)]
-    assert pathnet.speed(mixed, "frozen path").endswith("no difference that so many pairs can show")
-    assert pathnet.speed(faster[:1], "frozen path").endswith("one pair decides nothing")
+    assert pathnet.speed(mixed, "frozen path").endswith("no difference that so many pairs can show)")
+    assert pathnet.speed(faster[:1], "frozen path").endswith("(one pair decides nothing)")
     assert math.isinf(pathnet.ratio(faster[:1], "frozen path")[2])
 
 

@@ -169,7 +169,7 @@ def run(lab: Lab) -> Report:
     heads = ["A", "B", "A alone", "A after B, frozen", "A after B, fine-tuned", "B frozen / tuned / scratch"]
     heads += ["generations", "reused by layer"]
     report.tables = [Table("Each pair of tasks, test accuracy in percent", heads, [row(r) for r in results + fashion])]
-    report.findings = findings(results, "noisy binary pairs")
+    report.findings = findings(results, "Noisy binary pairs")
     report.findings += findings(fashion, "MNIST, then Fashion-MNIST") if fashion else []
     path = draw_animation(lab, results[0], lab.pick(4, 40, 40))
     report.draw(path, "The population of the first pair: how many of its paths use each module; frozen ones in blue.")
@@ -218,11 +218,12 @@ def ratio(results: list[dict[str, Any]], way: str) -> tuple[float, float, float]
 
 
 def speed(results: list[dict[str, Any]], way: str) -> str:
+    """How many times as many generations a new network takes, and whether that is more than chance."""
     mean, low, high = ratio(results, way)
     if len(results) < 2:
-        return f"{mean:.2f} times; one pair decides nothing"
-    verdict = "faster" if low > 1 else "slower" if high < 1 else "no difference that so many pairs can show"
-    return f"{mean:.2f} times (95 %: {low:.2f} to {high:.2f}): {verdict}"
+        return f"{mean:.2f} times (one pair decides nothing)"
+    verdict = "a speed-up" if low > 1 else "a slow-down" if high < 1 else "no difference that so many pairs can show"
+    return f"{mean:.2f} times (95 %: {low:.2f} to {high:.2f}, {verdict})"
 
 
 def findings(results: list[dict[str, Any]], name: str) -> list[str]:
@@ -236,8 +237,8 @@ def findings(results: list[dict[str, Any]], name: str) -> list[str]:
     words = [
         f"{name}: with a frozen path the logits of task A stay equal to the bit in {same} of {count}; fine-tuning on "
         f"task B costs {costs} points of accuracy on task A.",
-        f"{name}: generations from scratch over those with frozen modules, {speed(results, 'frozen path')}. Over those "
-        f"of fine-tuning, {speed(results, 'fine-tuning')}.",
+        f"{name}: from scratch task B takes {speed(results, 'frozen path')} as many generations as with frozen "
+        f"modules, and {speed(results, 'fine-tuning')} as many as with fine-tuning.",
         f"{name}: of the {used} modules on the paths of task B {reused} are frozen ones of task A; random paths would "
         f"have {chance:.0f}.",
     ]
