@@ -71,6 +71,17 @@ def wilson_interval(correct: float, n: int, confidence: float = 0.95) -> tuple[f
     return max(0.0, min(p, (centre - spread) / (1 + zz))), min(1.0, max(p, (centre + spread) / (1 + zz)))
 
 
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of a few values, roughly normally distributed: of several seeds, say."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        raise ValueError(f"an interval of the mean needs 2 values or more, got {len(values)}")
+    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    half = float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
+    return mean - half, mean + half
+
+
 def accuracy(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -> Proportion:
     """Proportion of the examples whose highest score is the true class: lengths (N, J), targets (N,)."""
     scores = _scores(lengths)

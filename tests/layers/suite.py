@@ -21,6 +21,7 @@ from capsnet.layers import (
     DecoupledConv2d,
     DenseCaps,
     DenseDecoder,
+    HomogeneousCaps,
     KuramotoLayer,
     Lengths,
     ModReLU,
@@ -47,6 +48,7 @@ class Case(NamedTuple):
 J = 3
 CAPSULE_LAYERS: dict[str, Case] = {  # these take a routing
     "DenseCaps": Case(lambda **o: DenseCaps(6, J, 4, 5, **o), (6, 4), (J, 5), (2, 5, 4)),
+    "HomogeneousCaps": Case(lambda **o: HomogeneousCaps(6, J, 5, **o), (6, 5), (J, 5), (2, 6, 4)),
     "SharedCaps": Case(lambda **o: SharedCaps(J, 4, 5, **o), (6, 4), (J, 5), (2, 6, 3)),
     "ConvCaps": Case(lambda **o: ConvCaps(2, J, 3, 2, 4, 5, **o), (5, 7, 2, 4), (2, 3, J, 5), (2, 5, 7, 4, 2)),
     "ConvCaps of matrices": Case(

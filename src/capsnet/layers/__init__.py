@@ -6,6 +6,7 @@ from capsnet.layers.conv import ClassCaps, ConvCaps
 from capsnet.layers.decoder import ConvDecoder, DenseDecoder
 from capsnet.layers.decoupled import DecoupledConv2d
 from capsnet.layers.dense import DenseCaps
+from capsnet.layers.homogeneous import HomogeneousCaps
 from capsnet.layers.oscillating import KuramotoLayer, Oscillation, Readout
 from capsnet.layers.pathways import PathwayLayer
 from capsnet.layers.primary import PrimaryCaps
@@ -25,6 +26,7 @@ __all__ = [
     "DecoupledConv2d",
     "DenseCaps",
     "DenseDecoder",
+    "HomogeneousCaps",
     "KuramotoLayer",
     "Lengths",
     "ModReLU",

@@ -5,6 +5,8 @@ from capsnet.routing.attention import Attention
 from capsnet.routing.base import Edges, Formula, Phases, Routed, Routing, SquashingRouting, Trace, couple, undecided
 from capsnet.routing.dynamic import Dynamic
 from capsnet.routing.em import EM
+from capsnet.routing.heinsen import Heinsen
+from capsnet.routing.homogeneous import Homogeneous
 from capsnet.routing.inverted_attention import InvertedAttention
 from capsnet.routing.kmeans import KMeans
 from capsnet.routing.kuramoto import Kuramoto
@@ -12,7 +14,19 @@ from capsnet.routing.self_attention import SelfAttention
 from capsnet.routing.uniform import Uniform
 from capsnet.routing.variational import VariationalBayes
 
-for _routing in (Attention, Dynamic, EM, InvertedAttention, KMeans, Kuramoto, SelfAttention, Uniform, VariationalBayes):
+for _routing in (
+    Attention,
+    Dynamic,
+    EM,
+    Heinsen,
+    Homogeneous,
+    InvertedAttention,
+    KMeans,
+    Kuramoto,
+    SelfAttention,
+    Uniform,
+    VariationalBayes,
+):
     register(_routing)
 
 __all__ = [
@@ -21,6 +35,8 @@ __all__ = [
     "Dynamic",
     "Edges",
     "Formula",
+    "Heinsen",
+    "Homogeneous",
     "InvertedAttention",
     "KMeans",
     "Kuramoto",

@@ -7,13 +7,13 @@ used, beside the recipe's own values at the same budget, and the differences are
 import dataclasses
 import json
 import logging
-import math
 import shutil
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from capsnet.metrics import mean_interval
 from capsnet.search._worker import quiet_epochs
 from capsnet.training import Diverged, TrainConfig, read_config
 from capsnet.training.run import CONFIG, RESULTS, Run
@@ -68,14 +68,10 @@ CAVEATS = (
 
 def judge(seeds: Sequence[int], default: Sequence[float], winner: Sequence[float]) -> Verdict:
     """Compare accuracies that belong together pair by pair: mean difference and Student's interval."""
-    from scipy.stats import t
-
     differences = [w - d for w, d in zip(winner, default, strict=True)]
     mean, low, high = statistics.fmean(differences), None, None
     if len(differences) > 1:
-        error = statistics.stdev(differences) / math.sqrt(len(differences))
-        half = float(t.ppf(0.5 + CONFIDENCE / 2, len(differences) - 1)) * error
-        low, high = mean - half, mean + half
+        low, high = mean_interval(differences, CONFIDENCE)
     return Verdict(list(seeds), list(default), list(winner), mean, low, high)
 
 
