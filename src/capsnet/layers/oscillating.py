@@ -32,8 +32,8 @@ def _fixed_phases(C: int, n: int, H: int, W: int, seed: int) -> Tensor:
     return random_phases(C, H, W, n, seed=seed, dtype=torch.float64).movedim(-1, 1)  # (C, n, H, W)
 
 
-# Compilers and exporters cannot trace a generator. This is all that ``torch.compiler.assume_constant_result`` does, after
-# it has imported the compiler, which takes a second.
+# Compilers and exporters cannot trace a generator. This is what ``torch.compiler.assume_constant_result`` does, without
+# importing the compiler, which takes a second.
 _fixed_phases._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
