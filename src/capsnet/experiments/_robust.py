@@ -6,12 +6,12 @@ initial weights (transfer).
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -233,12 +233,14 @@ def apart(a: Measure, b: Measure) -> int:
     order = compare(a, b)
     if not order or a.spread is None or b.spread is None:
         return order
-    from scipy.stats import ttest_ind
+    from scipy.stats import t
 
-    if not a.spread and not b.spread:
+    squares = [m.spread**2 / len(m.values) for m in (a, b) if m.spread is not None]
+    if sum(squares) == 0:
         return order
-    p = np.asarray(ttest_ind(a.values, b.values, equal_var=False))[1]
-    return order if p < 0.05 else 0
+    freedom = sum(squares) ** 2 / sum(s**2 / (len(m.values) - 1) for s, m in zip(squares, (a, b), strict=True))
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(sum(squares))
+    return order if abs(a.mean - b.mean) > half else 0
 
 
 def masks(errors: Mapping[str, Measure]) -> bool:
