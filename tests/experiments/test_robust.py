@@ -98,7 +98,9 @@ def test_masking_is_named_where_transfer_does_more_harm_than_own_gradients() -> 
     assert robust.endswith(": robust (PGD 50.0 %, transfer 30.0 %).")
     assert "doubtful" not in robust
     assert "masking" not in robust
-    assert any("The largest gap between one step and PGD: shallow (one step 30.0 %, PGD 97.0 %)" in s for s in sentences)
+    assert any(
+        "The largest gap between one step and PGD: shallow (one step 30.0 %, PGD 97.0 %)" in s for s in sentences
+    )
     assert any("one step is not enough to judge: shallow (one step 30.0 %, PGD 97.0 %)" in s for s in sentences)
     assert any("not counted as robust: doubtful (PGD 80.0 %, transfer 70.0 %)" in s for s in sentences)
 
