@@ -6,12 +6,12 @@ initial weights (transfer).
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -209,9 +209,9 @@ def beside(errors: Errors, key: str) -> str:
     for order, verb in ((-1, "lower"), (1, "higher")):
         if there := [name for name in others if apart(errors[name][key], reference) == order]:
             words.append(f"{verb} for {listed(there, errors, key)}")
-    level = len(others) - sum(abs(apart(errors[name][key], reference)) for name in others)
-    if level:
-        words.append(f"not different beyond chance for {level} of {len(others)}")
+    if level := [errors[name][key].mean for name in others if not apart(errors[name][key], reference)]:
+        span = f"{min(level):.1f} to {max(level):.1f} %"
+        words.append(f"not different beyond chance for {len(level)} of {len(others)} ({span})")
     return f"the error of {first} is {reference.mean:.1f} %; it is {', '.join(words)}"
 
 
@@ -233,12 +233,14 @@ def apart(a: Measure, b: Measure) -> int:
     order = compare(a, b)
     if not order or a.spread is None or b.spread is None:
         return order
-    from scipy.stats import ttest_ind
+    from scipy.stats import t
 
-    if not a.spread and not b.spread:
+    squares = [m.spread**2 / len(m.values) for m in (a, b) if m.spread is not None]
+    if sum(squares) == 0:
         return order
-    p = np.asarray(ttest_ind(a.values, b.values, equal_var=False))[1]
-    return order if p < 0.05 else 0
+    freedom = sum(squares) ** 2 / sum(s**2 / (len(m.values) - 1) for s, m in zip(squares, (a, b), strict=True))
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(sum(squares))
+    return order if abs(a.mean - b.mean) > half else 0
 
 
 def masks(errors: Mapping[str, Measure]) -> bool:
@@ -251,7 +253,13 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
     first = next(iter(errors))
     reference = errors[first]
     numbers = ", ".join(f"{key} {reference[key].mean:.1f} %" for key in ATTACKS)
-    sentences = [f"Attacked, the error of {first} is: {numbers}."]
+    orders = [apart(errors[name]["PGD"], reference["PGD"]) for name in others]
+    gap = max(errors, key=lambda name: errors[name]["PGD"].mean - errors[name]["one step"].mean)
+    sentences = [
+        f"Attacked, the error of {first} is: {numbers}. Under PGD it is higher for {orders.count(1)} and lower for "
+        f"{orders.count(-1)} of {len(others)}.",
+        f"The largest gap between one step and PGD: {listed([gap], errors, 'one step', 'PGD')}.",
+    ]
     hidden = [name for name in errors if masks(errors[name])]
     for name in hidden:
         own, other = errors[name]["PGD"].mean, errors[name]["transfer"].mean
@@ -288,8 +296,6 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
             f"Lower error than {first} under PGD but a higher one on transferred images, so not counted as robust: "
             f"{listed(doubtful, errors, 'PGD', 'transfer')}."
         )
-    if not gained:
-        sentences.append(f"None has a lower error than {first} under PGD that is not gradient masking.")
     return sentences
 
 
