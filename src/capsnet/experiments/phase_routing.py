@@ -44,7 +44,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "2 iterations": {"iterations": 2},
     "gain 0.5": {"gain": 0.5},
 }
-QUICK = 3  # the first of them are tried with the quick budget
+QUICK = 4  # the first of them are tried with the quick budget
 AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
 TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
 
@@ -271,7 +271,7 @@ def draw(lab: Lab, report: Report, networks: dict[str, dict[str, Trained]]) -> N
         models = {name: one.model for name, one in networks[title].items() if routing.get(name).decides}
         path = lab.figure(f"phases-{title.lower().replace(' ', '-')}.png")
         report.draw(
-            phase_pictures(path, models, test.batch(range(lab.pick(2, 6, 6))), test.class_names),
+            phase_pictures(path, models, test.batch(range(lab.pick(2, 5, 5))), test.class_names),
             f"The first test pictures of {title}. Each tile is a child; its colour is the object whose capsule it is "
             "most coupled to, grey an absent class.",
         )
