@@ -90,7 +90,8 @@ def phase_pictures(path: Path, models: Mapping[str, Model], batch: Batch, names:
     alone, classes = objects(batch)
     first = next(iter(models.values()))  # they differ in the routing only
     inks, every = framed(batch.images.amax(dim=1).numpy(), first), [palette(row, len(names)) for row in classes]
-    heads = [" and ".join(names[int(j)] for j in row) for row in classes]
+    between = " and " if max(map(len, names)) <= 2 else "\nand "
+    heads = [between.join(names[int(j)] for j in row) for row in classes]
     known = [
         Cell(truth_picture(framed(one, first), colours[row]))
         for one, colours, row in zip(alone, every, classes, strict=True)
