@@ -48,6 +48,7 @@ class Homogeneous(SquashingRouting):
     sentence: ClassVar[str] = "Each number of each child's vote has a learned weight, the same for every image."
     normalised: ClassVar[Normalised] = "none"
     decides: ClassVar[bool] = False
+    vote_free: ClassVar[bool] = False
     squash: str = "paper"
 
     @property
