@@ -83,7 +83,7 @@ class RotatingConvTranspose2d(_Rotating):
         kernel_size: int,
         stride: int = 1,
         padding: int = 0,
-        output_padding: int = 0,
+        output_padding: int | tuple[int, int] = 0,
         n: int = 8,
         *,
         device: torch.device | str | None = None,
