@@ -36,6 +36,8 @@ _KINDS = np.array([RECTANGLE, TRIANGLE, ELLIPSE, RECTANGLE])
 _ANGLES = np.array([0, 0, 0, np.pi / 4])
 _WIDTHS = np.array([0.34, 0.44, 0.41, 0.31])  # of the picture's side
 _ASPECTS = np.array([1, 0.87, 1, 1])
+_RESIDUES = {"train": (0, 1, 2), "validation": (3,), "test": (4,)}
+_MODULUS = 5
 _REACH = 0.26  # how near to the edge a centre may lie, of the side: nothing is cut off
 
 
@@ -115,9 +117,7 @@ class Outlines(Dataset):
         stream = f"outlines.{self.split}"
         order = keyed.uniform(self.seed, epoch, index, len(OUTLINES), f"{stream}.kinds")
         kinds = np.argsort(order, axis=1)[:, :shapes]  # (B, S)
-        places = keyed.uniform(self.seed, epoch, index, 2 * shapes, f"{stream}.places").reshape(-1, 2)
-        centres = np.floor((_REACH + (1 - 2 * _REACH) * places) * size)  # (B S, 2), on whole pixels
-        flat = kinds.reshape(-1)
+        centres, flat = self._places(index, epoch, stream, shapes), kinds.reshape(-1)
         widths = 2 * np.floor(_WIDTHS[flat] * size / 2) + 1  # odd: both edges lie between pixels
         poses = np.stack([centres[:, 0], centres[:, 1], _ANGLES[flat], widths, _ASPECTS[flat]], axis=1)
         drawn = draw(_KINDS[flat], poses, np.zeros(len(flat), bool), size, stroke=1.2) >= 0.5
@@ -127,6 +127,20 @@ class Outlines(Dataset):
             return alone, classes
         digits, labels = self._place_digits(index, epoch, stream)
         return torch.cat([digits, alone], dim=1), torch.cat([labels, classes + self._digits.num_classes], dim=1)
+
+    def _places(self, index: NDArray[np.int64], epoch: int, stream: str, shapes: int) -> NDArray[np.int64]:
+        """The centres of the outlines on whole pixels, (B S, 2), rows of x and y.
+
+        There are not so many pictures of two outlines. So that no picture is in two splits, the sum of all coordinates
+        modulo 5 tells the split; the last coordinate makes up for it.
+        """
+        low, high = (int(share * self.image_size[0]) for share in (_REACH, 1 - _REACH))
+        centres = keyed.integers(self.seed, epoch, index, 2 * shapes, f"{stream}.places", low, high + 1)
+        allowed = np.array([k for piece in self.split.split("+") for k in _RESIDUES[piece]])
+        wanted = allowed[keyed.integers(self.seed, epoch, index, 1, f"{stream}.split", 0, len(allowed))[:, 0]]
+        last = centres[:, -1] + (wanted - centres.sum(axis=1)) % _MODULUS
+        centres[:, -1] = np.where(last > high, last - _MODULUS, last)
+        return centres.reshape(-1, 2)
 
     def _place_digits(self, index: NDArray[np.int64], epoch: int, stream: str) -> tuple[Tensor, Tensor]:
         """A digit in each picture (B, 1, 1, H, W), and its class (B, 1)."""
