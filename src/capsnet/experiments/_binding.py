@@ -100,17 +100,25 @@ def by_network(model: BindingModel, scenes: Scenes, size: int = 50) -> tuple[Ten
 
 def by_position(scenes: Scenes) -> Grouping:
     """k-means of the places of the inked pixels: what is near belongs together."""
-    from scipy.cluster.vq import kmeans2
-
     H, W = scenes.images.shape[2:]
-    places = np.stack(np.mgrid[:H, :W], axis=-1).reshape(-1, 2).astype(float)
+    places = np.argwhere(np.ones((H, W))).astype(float)  # (H W, 2)
     labels = []
     for ink in scenes.ink.flatten(1).numpy():
-        fits = [kmeans2(places[ink], scenes.objects, minit="++", seed=k) for k in range(STARTS)]
-        distances = [np.square(places[:, None] - centres).sum(axis=-1) for centres, _ in fits]
+        fits = [_means(places[ink], scenes.objects, np.random.default_rng(k)) for k in range(STARTS)]
+        distances = [np.square(places[:, None] - centres).sum(axis=-1) for centres in fits]
         best = min(distances, key=lambda one: one[ink].min(axis=1).sum())
         labels.append(best.argmin(axis=1).reshape(H, W) + 1)
     return Grouping(torch.from_numpy(np.stack(labels)), ~scenes.ink)
+
+
+def _means(points: np.ndarray, count: int, rng: np.random.Generator, iterations: int = 30) -> np.ndarray:
+    """The centres that k-means finds from a random start. (N, 2) -> (count, 2)"""
+    centres = points[rng.choice(len(points), count, replace=False)]
+    for _ in range(iterations):
+        labels = np.square(points[:, None] - centres).sum(axis=-1).argmin(axis=1)
+        mine = [points[labels == k] for k in range(count)]
+        centres = np.stack([own.mean(axis=0) if len(own) else old for own, old in zip(mine, centres, strict=True)])
+    return centres
 
 
 def by_component(scenes: Scenes) -> Grouping:

@@ -14,13 +14,13 @@ class RotatingAutoencoder(BindingModel):
     """Convolutions that halve the picture, a linear layer, and the same way back; lengths of the middle tell the class.
 
     Every activation is a vector of n components. The picture is the length of the last ones, and their directions bind
-    pixels to objects (``bind``). The papers' networks have a second convolution, of stride 1, in each level: they need
-    more steps.
+    pixels to objects (``bind``).
 
     Args:
         image_size, in_channels, num_classes: any.
-        channels: of each convolution; all have stride 2.
-        kernel_size: of all of them, odd.
+        channels: of each level, which halves the picture.
+        kernel_size: of all convolutions, odd.
+        per_level: convolutions of a level, the first one of stride 2 and the others of stride 1; 2 in the papers.
         latent: units of the linear layer in the middle.
         n: components of a vector; more objects need more.
         hidden: share of the pixels that are set to 0 in training, as in a denoising autoencoder.
@@ -37,6 +37,7 @@ class RotatingAutoencoder(BindingModel):
         num_classes: Count = 10,
         channels: tuple[Count, ...] = (32, 64),
         kernel_size: Count = 5,
+        per_level: Count = 1,
         latent: Count = 128,
         n: Count = 4,
         hidden: Share = 0.0,
@@ -58,10 +59,11 @@ class RotatingAutoencoder(BindingModel):
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {kernel_size}")
         self.n = n
-        widths, sides = (in_channels, *channels), [self.image_size]
+        widths, sides, reach = (in_channels, *channels), [self.image_size], kernel_size // 2
         self.encoder, self.decoder = nn.Sequential(), nn.Sequential()
         for before, width in zip(widths, channels, strict=False):
-            self.encoder.append(RotatingConv2d(before, width, kernel_size, 2, kernel_size // 2, n=n))
+            self.encoder.append(RotatingConv2d(before, width, kernel_size, 2, reach, n=n))
+            self.encoder.extend(RotatingConv2d(width, width, kernel_size, 1, reach, n=n) for _ in range(per_level - 1))
             sides.append((-(-sides[-1][0] // 2), -(-sides[-1][1] // 2)))
         self.shape = (widths[-1], *sides[-1])
         units = widths[-1] * sides[-1][0] * sides[-1][1]
@@ -70,7 +72,10 @@ class RotatingAutoencoder(BindingModel):
             rows, columns = sides[level]
             extra = (1 - rows % 2, 1 - columns % 2)  # an even side lost nothing on the way down
             inputs, outputs = channels[level], widths[level]
-            self.decoder.append(RotatingConvTranspose2d(inputs, outputs, kernel_size, 2, kernel_size // 2, extra, n=n))
+            self.decoder.extend(
+                RotatingConv2d(inputs, inputs, kernel_size, 1, reach, n=n) for _ in range(per_level - 1)
+            )
+            self.decoder.append(RotatingConvTranspose2d(inputs, outputs, kernel_size, 2, reach, extra, n=n))
         # as if a length of 1 were half white; from 0 the offset would need thousands of steps
         self.scale = nn.Parameter(torch.full((in_channels, 1, 1), 4.0))
         self.offset = nn.Parameter(torch.full((in_channels, 1, 1), -4.0))
