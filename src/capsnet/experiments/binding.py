@@ -41,8 +41,12 @@ SETS = {
     "digit and outline": "outlines:digit=true",
     "MultiMNIST": "multimnist",
 }
-ROTATING, AKORN, TOLD = "rotating features", "AKOrN", "AKOrN, told the masks"
+ROTATING, AKORN, TOLD = "rotating features", "AKOrN", "rotating features, told the masks"
 NETWORKS = (ROTATING, AKORN, TOLD)
+LATENT = {"two outlines": 32, "three outlines": 48, "digit and outline": 64, "MultiMNIST": 64}
+"""Units in the middle of the rotating network. Few, so that they stand for objects: with 128, pictures of two outlines
+are drawn better (squared error 0.4 instead of 14), and bound worse (FG-ARI 0.44 instead of 0.66, validation)."""
+EPOCHS = {ROTATING: 6, AKORN: 1, TOLD: 3}
 KINDS = ("FG-ARI", "ARI with background", "mBO")
 
 
@@ -66,25 +70,23 @@ def sets(lab: Lab) -> dict[str, str]:
 def config(lab: Lab, network: str, name: str, seed: int) -> TrainConfig:
     """The training of a network on a set."""
     options: dict[str, Any] = {"supervised": False}
-    if network == ROTATING:
-        options |= {"n": 3 if "three" in name else 2, "channels": lab.pick([4, 8], [32, 64], [64, 128])}
-        model, lr = "rotating-small", 2e-3
-    else:
+    if network == AKORN:
         sizes = {"channels": lab.pick(2, 8, 16), "steps": lab.pick(2, 6, 8), "kernel_size": 7}
-        options |= {"redraw": True, "depth": 1, "stride": 2, **sizes}
-        options |= {"mask_weight": 100.0} if network == TOLD else {"hidden": 0.3}
-        model, lr = "akorn-small", 3e-3
-    per_epoch, epochs = lab.pick((64, 1), (20_000, 4 if network == ROTATING else 2), (20_000, 20))
+        options |= {"redraw": True, "depth": 1, "stride": 2, "hidden": 0.3, **sizes}
+    else:
+        options |= {"n": 3 if "three" in name else 2, "channels": lab.pick([4, 8], [32, 64], [32, 64])}
+        options |= {"latent": LATENT[name], "mask_weight": 100.0 if network == TOLD else 0.0}
+    per_epoch, epochs = lab.pick((64, 1), (10_000, EPOCHS[network]), (20_000, 10 * EPOCHS[network]))
     return TrainConfig(
         recipe="binding",
-        model=model,
+        model="akorn-small" if network == AKORN else "rotating-small",
         model_options=options,
         data=SETS[name],
         limit=per_epoch,
         eval_limit=lab.pick(32, 500, 1000),
         epochs=epochs,
         batch_size=32,
-        lr=lr,
+        lr=3e-3,
         schedule="one-cycle",
         warm_up=0.05,
         clip=100.0,
