@@ -1,10 +1,12 @@
 """What the binding experiment measures, on pictures made by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from capsnet.experiments import _binding
+from capsnet.experiments import _binding, reproduce
 from capsnet.experiments._binding import Grouping, Scenes
 from capsnet.experiments._binding_draw import owner_colours, phase_picture
 from capsnet.experiments.binding import Result
@@ -72,3 +74,8 @@ def test_colours_of_owners_and_phases(bars: Scenes) -> None:
     picture = phase_picture(x, bars.images[0, 0])
     assert picture.shape == (3, 8, 8)
     assert (picture[:, 0, 0] == 0).all()
+
+
+def test_unknown_sets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown set of pictures 'two outline'. Did you mean 'two outlines'\?"):
+        reproduce("binding", budget="smoke", out=tmp_path, sets=["two outline"])

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 
 from capsnet import create_model, data
+from capsnet._names import check_name
 from capsnet.experiments import _binding, _binding_draw
 from capsnet.experiments._binding import Grouping, Scenes
 from capsnet.experiments._registry import register
@@ -63,8 +64,10 @@ class Result(NamedTuple):
         return Measure(name, means, "", interval=_binding.interval(pictures), n=len(pictures))
 
 
-def sets(lab: Lab) -> dict[str, str]:
-    return {name: SETS[name] for name in lab.pick(["two outlines", "MultiMNIST"], list(SETS), list(SETS))}
+def sets(lab: Lab) -> list[str]:
+    """The names of the sets: the option ``sets``, or all of them."""
+    chosen = lab.options.get("sets") or lab.pick(["two outlines", "MultiMNIST"], list(SETS), list(SETS))
+    return [check_name("set of pictures", name, SETS) for name in chosen]
 
 
 def config(lab: Lab, network: str, name: str, seed: int) -> TrainConfig:
@@ -100,9 +103,14 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, network, name, seed) for name in sets(lab) for network in NETWORKS for seed in lab.seeds]
 
 
-@register("binding", "Binding by synchrony: which pixel belongs to which object, read from phases", plan=plan)
+@register(
+    "binding",
+    "Binding by synchrony: which pixel belongs to which object, read from phases",
+    plan=plan,
+    options=("sets",),
+)
 def run(lab: Lab) -> Report:
-    count = lab.pick(8, 300, 1000)
+    count = lab.pick(8, 200, 1000)
     results: dict[str, dict[str, Result]] = {}
     shown = []
     for name in sets(lab):
