@@ -42,7 +42,7 @@ SETS = {
     "digit and outline": "outlines:digit=true",
     "MultiMNIST": "multimnist",
 }
-ROTATING, AKORN, TOLD = "rotating features", "AKOrN", "rotating features, told the masks"
+ROTATING, AKORN, TOLD = "rotating features", "AKOrN", "AKOrN, told the masks"
 NETWORKS = (ROTATING, AKORN, TOLD)
 LATENT = {"two outlines": 32, "three outlines": 48, "digit and outline": 64, "MultiMNIST": 64}
 """Units in the middle of the rotating network. Few, so that they stand for objects: with 128, pictures of two outlines
@@ -73,16 +73,17 @@ def sets(lab: Lab) -> list[str]:
 def config(lab: Lab, network: str, name: str, seed: int) -> TrainConfig:
     """The training of a network on a set."""
     options: dict[str, Any] = {"supervised": False}
-    if network == AKORN:
-        sizes = {"channels": lab.pick(2, 8, 16), "steps": lab.pick(2, 6, 8), "kernel_size": 7}
-        options |= {"redraw": True, "depth": 1, "stride": 2, "hidden": 0.3, **sizes}
-    else:
+    if network == ROTATING:
         options |= {"n": 3 if "three" in name else 2, "channels": lab.pick([4, 8], [32, 64], [32, 64])}
-        options |= {"latent": LATENT[name], "mask_weight": 100.0 if network == TOLD else 0.0}
+        options |= {"latent": LATENT[name]}
+    else:
+        sizes = {"channels": lab.pick(2, 8, 16), "steps": lab.pick(2, 6, 8), "kernel_size": 7}
+        options |= {"redraw": True, "depth": 1, "stride": 2, **sizes}
+        options |= {"mask_weight": 500.0} if network == TOLD else {"hidden": 0.3}
     per_epoch, epochs = lab.pick((64, 1), (10_000, EPOCHS[network]), (20_000, 10 * EPOCHS[network]))
     return TrainConfig(
         recipe="binding",
-        model="akorn-small" if network == AKORN else "rotating-small",
+        model="rotating-small" if network == ROTATING else "akorn-small",
         model_options=options,
         data=SETS[name],
         limit=per_epoch,
