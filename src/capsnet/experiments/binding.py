@@ -3,8 +3,8 @@
 Two outlines overlap; a convolution sees edges, and nothing in it says which edges belong together. Networks with phases
 have room for the answer: pixels of one object oscillate in phase, those of different objects out of phase. Löwe et al.
 (arXiv 2204.02075, 2306.00600) train an autoencoder of complex numbers, or of rotating features, on pictures as these to
-draw its input, and phases that separate the objects emerge without being asked for: adjusted Rand index 0.97 to 1.00 on
-two and three outlines and on a digit with an outline. Miyato et al. (ICLR 2025) let layers of oscillators settle.
+draw its input, and phases that separate the objects emerge without being asked for. Miyato et al. (ICLR 2025) let
+layers of oscillators settle under the picture.
 
 Here both learn to redraw their input on pictures of two and three outlines, a digit and an outline, and two digits
 (MultiMNIST). The inked pixels of a test picture are grouped by phase into as many groups as there are objects, and
@@ -45,8 +45,9 @@ SETS = {
 ROTATING, AKORN, TOLD = "rotating features", "AKOrN", "AKOrN, told the masks"
 NETWORKS = (ROTATING, AKORN, TOLD)
 LATENT = {"two outlines": 32, "three outlines": 48, "digit and outline": 64, "MultiMNIST": 64}
-"""Units in the middle of the rotating network. Few, so that they stand for objects: with 128, pictures of two outlines
-are drawn better (squared error 0.4 instead of 14), and bound worse (FG-ARI 0.44 instead of 0.66, validation)."""
+"""Units in the middle of the rotating network. Few, so that they stand for objects: in trials on validation pictures of
+two outlines, 128 at a rate of 2e-3 drew better than 32 at 3e-3 (squared error 2 against 14) and bound worse (FG-ARI 0.48
+against 0.66), after 1,400 and 1,700 steps."""
 EPOCHS = {ROTATING: 6, AKORN: 1, TOLD: 2}
 KINDS = ("FG-ARI", "ARI with background", "mBO")
 
