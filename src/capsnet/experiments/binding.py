@@ -46,8 +46,8 @@ ROTATING, AKORN, TOLD = "rotating features", "AKOrN", "AKOrN, told the masks"
 NETWORKS = (ROTATING, AKORN, TOLD)
 LATENT = {"two outlines": 32, "three outlines": 48, "digit and outline": 64, "MultiMNIST": 64}
 """Units in the middle of the rotating network. Few, so that they stand for objects: in trials on validation pictures of
-two outlines, 128 at a rate of 2e-3 drew better than 32 at 3e-3 (squared error 2 against 14) and bound worse (FG-ARI 0.48
-against 0.66), after 1,400 and 1,700 steps."""
+two outlines, 128 at a rate of 2e-3 drew better than 32 at 3e-3 (squared error 2, not 14) and bound worse (FG-ARI 0.48
+and 0.66), after 1,400 and 1,700 steps."""
 EPOCHS = {ROTATING: 6, AKORN: 1, TOLD: 2}
 KINDS = ("FG-ARI", "ARI with background", "mBO")
 
