@@ -166,6 +166,11 @@ def akorn() -> TrainConfig:
     return dataclasses.replace(demo(), model="akorn-small")
 
 
+def rotating() -> TrainConfig:
+    """A small autoencoder of rotating features on MNIST, which also classifies."""
+    return dataclasses.replace(demo(), model="rotating-small")
+
+
 def complex_cnn() -> TrainConfig:
     """A small convolutional network of complex numbers, trained the same way as `cnn-small`."""
     return dataclasses.replace(demo(), model="complex-cnn-small")
@@ -224,6 +229,7 @@ for _recipe in (
     affine_cnn,
     matrix,
     akorn,
+    rotating,
     complex_cnn,
     decoupled_cnn,
     pathnet,

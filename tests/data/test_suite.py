@@ -46,6 +46,8 @@ OPTIONS = (  # other kinds of what is registered
     "shapes:kind=crowded,objects=3",
     "shapes:kind=scrambled",
     "shapes:kind=parts",
+    "outlines:objects=3",
+    "outlines:digit=true",
     "sentences:labels=multi",
     "folder,size=8x12,fit=pad,channels=rgb",
     "small-norb,views=left,size=30",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from capsnet.data.folders._listing import images_in
     from capsnet.data.folders.loader import FolderDataset, folder
     from capsnet.data.generated.multimnist import Pairs, multimnist
+    from capsnet.data.generated.outlines import Outlines, outlines, owners
     from capsnet.data.generated.sentences import Sentences, sentences
     from capsnet.data.generated.shapes import Shapes, shapes
     from capsnet.data.generated.transformed import Transformed, affnist, expanded_mnist
@@ -57,8 +58,9 @@ else:  # at run time they are imported when the first one is used
     __getattr__, __dir__ = lazy(
         __name__,
         "_frame _pixels _registry base folders._listing folders.loader generated.multimnist "
-        "generated.sentences generated.shapes generated.transformed preprocess readers.cifar readers.download "
-        "readers.fashion readers.idx readers.mat5 readers.mnist readers.norb readers.svhn splits words",
+        "generated.outlines generated.sentences generated.shapes generated.transformed preprocess readers.cifar "
+        "readers.download readers.fashion readers.idx readers.mat5 readers.mnist readers.norb readers.svhn splits "
+        "words",
     )
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "DatasetInfo",
     "FolderDataset",
     "NotAnImage",
+    "Outlines",
     "Pairs",
     "Preprocess",
     "Remote",
@@ -102,6 +105,8 @@ __all__ = [
     "num_batches",
     "open_image",
     "options_of",
+    "outlines",
+    "owners",
     "path_of",
     "preprocess_for",
     "read_idx",

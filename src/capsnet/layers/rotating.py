@@ -24,7 +24,7 @@ def add_rotation(images: Tensor, n: int) -> Tensor:
     """Images as the first of n components, the others zero: (B, C, H, W) -> (B, n, C, H, W)."""
     if n < 2:
         raise ValueError(f"rotating features have at least 2 components, got {n}")
-    zeros = images.new_zeros(len(images), n - 1, *images.shape[1:])
+    zeros = images.new_zeros(images.shape[0], n - 1, *images.shape[1:])  # len() would fix the size of an export
     return torch.cat([images.unsqueeze(1), zeros], dim=1)
 
 
@@ -83,7 +83,7 @@ class RotatingConvTranspose2d(_Rotating):
         kernel_size: int,
         stride: int = 1,
         padding: int = 0,
-        output_padding: int = 0,
+        output_padding: int | tuple[int, int] = 0,
         n: int = 8,
         *,
         device: torch.device | str | None = None,

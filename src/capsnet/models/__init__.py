@@ -1,5 +1,6 @@
 """Whole networks, and the registry of their names."""
 
+from capsnet.models._binding import Binding, BindingModel
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
 from capsnet.models.akorn import AKOrN
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
@@ -13,6 +14,7 @@ from capsnet.models.matrix import MatrixCapsNet
 from capsnet.models.pathnet import PathNet
 from capsnet.models.rerouting import replacements, reroute
 from capsnet.models.residual import ResidualCapsNet, ResidualCNN
+from capsnet.models.rotating import RotatingAutoencoder
 from capsnet.models.text import TextCapsNet, TextCNN, TextModel
 
 register("capsnet", CapsNet, "the paper's network: conv 9x9x256, 1152 primary capsules, dynamic routing, decoder")
@@ -74,6 +76,11 @@ register(
     widths=(32, 8, 8, 8),
 )
 register("akorn-small", AKOrN, "layers of oscillators that settle under the image; their readouts tell the class")
+register(
+    "rotating-small",
+    RotatingAutoencoder,
+    "an autoencoder of rotating features: lengths say what there is, directions to which object it belongs",
+)
 register("complex-cnn-small", ComplexCNN, "a small convolutional network of complex numbers")
 register(
     "decoupled-cnn-small",
@@ -93,6 +100,8 @@ register(
 __all__ = [
     "CNN",
     "AKOrN",
+    "Binding",
+    "BindingModel",
     "CapsNet",
     "ComplexCNN",
     "EfficientCapsNet",
@@ -107,6 +116,7 @@ __all__ = [
     "ReceptiveField",
     "ResidualCNN",
     "ResidualCapsNet",
+    "RotatingAutoencoder",
     "TextCNN",
     "TextCapsNet",
     "TextModel",

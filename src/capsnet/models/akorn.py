@@ -2,18 +2,20 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
+from capsnet import functional as F
 from capsnet.layers.oscillating import KuramotoLayer, Oscillation, Readout
-from capsnet.models._scoring import ScoringModel
-from capsnet.models.base import Count, Positive
+from capsnet.models._binding import Binding, BindingModel
+from capsnet.models.base import Count, NonNegative, Positive, Share
 
 
-class AKOrN(ScoringModel):
+class AKOrN(BindingModel):
     """A stem, layers of coupled oscillators with readouts between them, and class scores.
 
     The stem makes a stimulus of C x n numbers per position; each layer lets C oscillators of n components settle under
-    it, and reads their lengths as the next stimulus. Phases of the last layer bind positions to objects (``phases``).
+    it, and reads their lengths as the next stimulus. Phases of the last layer bind positions to objects (``bind``).
 
     Args:
         image_size, in_channels, num_classes: any.
@@ -23,6 +25,11 @@ class AKOrN(ScoringModel):
         steps: T of each layer; gamma: the size of a step.
         coupling: ``conv`` or ``attention``.
         stride: of the stem's convolution, 1 keeps a position per pixel.
+        redraw: whether the last readout is also drawn, by one convolution.
+        hidden: share of the pixels that are set to 0 in training, as in a denoising autoencoder.
+        supervised: whether the classes train the oscillators too. If not, the classifier only reads them.
+        class_weight: of the classes in the loss, beside the squared error of the picture.
+        mask_weight: of the loss that tells the phases what to bind, where the data has each object alone.
         multi_label: independent classes (sigmoid) instead of exclusive ones (softmax).
     """
 
@@ -39,10 +46,24 @@ class AKOrN(ScoringModel):
         coupling: Literal["conv", "attention"] = "conv",
         kernel_size: Count = 5,
         stride: Count = 2,
+        redraw: bool = False,
+        hidden: Share = 0.0,
+        supervised: bool = True,
+        class_weight: NonNegative = 1.0,
+        mask_weight: NonNegative = 0.0,
         multi_label: bool = False,
     ) -> None:
-        super().__init__(image_size, in_channels, num_classes)
-        self.multi_label, self.channels, self.n = multi_label, channels, n
+        super().__init__(
+            image_size,
+            in_channels,
+            num_classes,
+            hidden=hidden,
+            supervised=supervised,
+            class_weight=class_weight,
+            mask_weight=mask_weight,
+            multi_label=multi_label,
+        )
+        self.channels, self.n, self.stride = channels, n, stride
         size = channels * n
         self.stem = nn.Sequential(
             nn.Conv2d(in_channels, size, 5, stride, padding=2, bias=False),
@@ -57,21 +78,33 @@ class AKOrN(ScoringModel):
         self.head = nn.Sequential(
             nn.BatchNorm2d(size), nn.ReLU(), nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(4 * size, num_classes)
         )
+        self.decoder = None
+        if redraw:
+            drawn = nn.Conv2d(size, in_channels * stride**2, 3, padding=1)
+            self.decoder = nn.Sequential(nn.BatchNorm2d(size), nn.ReLU(), drawn, nn.PixelShuffle(stride))
 
-    def oscillate(self, images: Tensor, trace: bool = False) -> tuple[Tensor, list[Oscillation]]:
-        """The last readout (B, C n, H, W), and what happened in each layer."""
+    def oscillate(self, images: Tensor, trace: bool = False) -> list[Oscillation]:
+        """What happens in each layer."""
         self.check_images(images)
         stimulus, history = self.stem(images), []
-        for layer, readout in zip(self.layers, self.readouts, strict=True):
-            oscillation = layer(stimulus.unflatten(1, (self.channels, self.n)), trace=trace)
-            history.append(oscillation)
-            stimulus = readout(oscillation.x)
-        return stimulus, history
+        for k, layer in enumerate(self.layers):
+            if k:
+                stimulus = self.readouts[k - 1](history[-1].x)
+            history.append(layer(stimulus.unflatten(1, (self.channels, self.n)), trace=trace))
+        return history
 
-    def phases(self, images: Tensor) -> Tensor:
+    def encode(self, images: Tensor) -> Tensor:
         """The oscillators of the last layer: (B, C, n, H, W)."""
-        return self.oscillate(images)[1][-1].x
+        return self.oscillate(images)[-1].x
 
-    def forward_features(self, images: Tensor) -> Tensor:
-        """The last readout."""
-        return self.oscillate(images)[0]
+    def read(self, state: Tensor) -> Tensor:
+        """Their readout: (B, C n, H, W)."""
+        return self.readouts[-1](state)
+
+    def bind_state(self, state: Tensor) -> Binding:
+        height, width = self.image_size
+        phases = state.repeat_interleave(self.stride, 3).repeat_interleave(self.stride, 4)[..., :height, :width]
+        if self.decoder is None:
+            return Binding(phases)
+        drawn = F.full_precision(self.decoder(self.read(state)))[..., :height, :width]
+        return Binding(phases, torch.sigmoid(drawn))

@@ -11,6 +11,7 @@ from capsnet.routing import Routing, Trace, get, option_names
 Count: TypeAlias = Annotated[int, Field(ge=1)]  # create_model checks these ranges
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Output(NamedTuple):
@@ -21,6 +22,7 @@ class Output(NamedTuple):
     reconstruction: Tensor | None = None  # (B, C, H, W), or (B, K, C, H, W) for K pictures per example
     logits: Tensor | None = None  # (B, J)
     trace: Trace | None = None
+    phases: Tensor | None = None  # (B, C, n, H, W): C oscillators per pixel that bind it to an object
 
 
 class Loss(NamedTuple):

@@ -50,12 +50,11 @@ class Ensemble(Model):
         """The mean of the members. There is no trace."""
         outputs: list[Output] = [member(images, labels) for member in self.members]
         lengths = torch.stack([output.lengths for output in outputs]).mean(dim=0)  # (B, J)
-        drawing = [(m, o) for m, o in zip(self.members, outputs, strict=True) if o.reconstruction is not None]
+        drawing = [(m, o) for m, o in zip(_networks(self), outputs, strict=True) if m.draws]
         if not drawing:
             return Output(lengths, next((output.poses for output in outputs if output.poses is not None), None))
         member, output = drawing[0]
         if labels is None:
-            assert isinstance(member, Model)
             assert output.poses is not None
             return Output(lengths, output.poses, member.decode(output.poses, lengths.argmax(dim=1)))
         return Output(lengths, output.poses, output.reconstruction)

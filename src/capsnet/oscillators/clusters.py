@@ -33,7 +33,7 @@ def phase_clusters(
         raise ValueError(f"expected (N, n) with at least {clusters} oscillators, got {tuple(x.shape)}")
     if starts < 1 or iterations < 1:
         raise ValueError(f"starts and iterations must be at least 1, got {starts} and {iterations}")
-    x = unit(x.to(torch.float64))
+    x = unit(x.detach().to(torch.float64))
     counts = torch.ones(len(x), dtype=torch.float64) if weights is None else weights.to(torch.float64)
     if counts.sum() <= 0:
         raise ValueError("all weights are zero: there is nothing to group")

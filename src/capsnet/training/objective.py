@@ -45,7 +45,8 @@ class Objective(nn.Module):
         else:
             with torch.autocast(images.device.type, self.dtype):
                 output = self.model(images, labels=labels)
-            output = Output(*(part if part is None else part.float() for part in output[:4]))  # type: ignore[arg-type]
+            floats = {key: part.float() for key, part in output._asdict().items() if isinstance(part, Tensor)}
+            output = output._replace(**floats)
         return self.model.loss(output, targets, pictures, weights, step=step)
 
 

@@ -1,0 +1,81 @@
+"""What the binding experiment measures, on pictures made by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from capsnet.experiments import _binding, reproduce
+from capsnet.experiments._binding import Grouping, Scenes
+from capsnet.experiments._binding_draw import owner_colours, phase_picture
+from capsnet.experiments.binding import Result
+
+
+@pytest.fixture
+def bars() -> Scenes:
+    """Two pictures of 8 x 8: two columns apart; and two crossing bars."""
+    apart, cross = torch.zeros(2, 8, 8), torch.zeros(2, 8, 8)
+    apart[0, 1:7, 1], apart[1, 1:7, 6] = 1, 1
+    cross[0, 4, 1:7], cross[1, 1:7, 4] = 1, 1
+    alone = torch.stack([apart, cross])  # (2, 2, 8, 8)
+    owners = torch.where(alone.sum(1) > 1, -1, alone[:, 0] + 2 * alone[:, 1]).long()
+    return Scenes(alone.amax(dim=1, keepdim=True), owners, 2)
+
+
+def test_true_grouping_scores_one(bars: Scenes) -> None:
+    scores = _binding.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink))
+    assert scores == ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0])
+
+
+def test_wrong_background_costs_only_the_scores_with_background(bars: Scenes) -> None:
+    nothing_dark = Grouping(bars.owners.clamp_min(1), torch.zeros_like(bars.ink))
+    scores = _binding.score(bars, nothing_dark)
+    assert scores.fg_ari == [1.0, 1.0]
+    assert max(scores.ari) < 0.7
+    assert min(scores.overlap) < 1
+
+
+def test_phases_of_the_objects_are_found(bars: Scenes) -> None:
+    angle = torch.where(bars.owners == 1, 0.3, 2.0) + 0.1 * torch.rand(bars.owners.shape)
+    phases = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1)  # (B, 1, 2, H, W)
+    assert _binding.score(bars, _binding.by_phase(phases, bars)).fg_ari == [1.0, 1.0]
+
+
+def test_controls_group_what_they_can(bars: Scenes) -> None:
+    position, component, lattice = (_binding.score(bars, group(bars)).fg_ari for group in _binding.CONTROLS.values())
+    assert position[0] == 1.0
+    assert position[1] < 0.5  # the bars of a cross have the same middle
+    assert component == [1.0, 0.0]
+    assert lattice[0] == 1.0
+
+
+def test_interval_is_over_pictures() -> None:
+    runs = [_binding.Scores([0.0, 1.0], [1.0, 1.0], [0.5, 0.5]), _binding.Scores([0.5, 1.0], [1.0, 1.0], [0.5, 0.5])]
+    measure = Result(runs).measure("x")
+    assert measure.values == [0.5, 0.75]
+    assert measure.n == 2
+    assert measure.interval == pytest.approx(_binding.interval([0.25, 1.0]))
+    assert Result(runs).measure("x", 1).interval == (1.0, 1.0)
+
+
+def test_data_without_sources_are_refused() -> None:
+    with pytest.raises(ValueError, match="choose data with several objects"):
+        _binding.load_scenes("mnist", "test", 2)
+
+
+def test_colours_of_owners_and_phases(bars: Scenes) -> None:
+    colours = owner_colours(bars.owners[1])
+    assert colours[:, 4, 4].tolist() == [1, 1, 1]
+    assert colours[:, 0, 0].tolist() == [0, 0, 0]
+    assert not np.allclose(colours[:, 4, 1], colours[:, 1, 4])
+    x = torch.zeros(1, 2, 8, 8)
+    x[:, 0] = 1
+    picture = phase_picture(x, bars.images[0, 0])
+    assert picture.shape == (3, 8, 8)
+    assert (picture[:, 0, 0] == 0).all()
+
+
+def test_unknown_sets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown set of pictures 'two outline'. Did you mean 'two outlines'\?"):
+        reproduce("binding", budget="smoke", out=tmp_path, sets=["two outline"])

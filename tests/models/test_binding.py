@@ -1,0 +1,99 @@
+"""Networks whose phases bind pixels to objects."""
+
+import pytest
+import torch
+
+import capsnet
+from capsnet.models import BindingModel
+from capsnet.models._binding import mask_loss
+from capsnet.training.objective import Objective
+
+NAMES = [name for name in capsnet.list_models() if isinstance(capsnet.create_model(name), BindingModel)]
+SMALL = {"akorn-small": {"channels": 2, "depth": 1, "steps": 2, "redraw": True}, "rotating-small": {"channels": (3,)}}
+
+
+def build(name: str, **options) -> BindingModel:
+    torch.manual_seed(0)
+    model = capsnet.create_model(name, **SMALL[name], **options)
+    assert isinstance(model, BindingModel)
+    return model
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [(28, 28), (13, 18)])
+def test_every_pixel_has_unit_phases(name: str, size: tuple[int, int]) -> None:
+    model = build(name, image_size=size).eval()
+    with torch.no_grad():
+        phases, picture = model.bind(torch.rand(2, 1, *size))
+    assert phases.shape[0] == 2
+    assert phases.shape[3:] == size
+    lengths = phases.square().sum(dim=2).sqrt()
+    assert (((lengths - 1).abs() < 1e-5) | (lengths == 0)).all()
+    assert picture is not None
+    assert picture.shape == (2, 1, *size)
+    assert ((picture >= 0) & (picture <= 1)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unsupervised_classifier_only_reads(name: str) -> None:
+    model = build(name, supervised=False).train()
+    labels = torch.tensor([1, 2, 3])
+    output = model(torch.rand(3, 1, 28, 28))
+    parts = model.loss(output, labels, torch.rand(3, 1, 28, 28)).parts
+    head = set(model.head.parameters())
+    inputs = list(model.parameters())
+    gradients = torch.autograd.grad(parts["cross_entropy"], inputs, allow_unused=True)
+    assert all((p in head) == (g is not None) for p, g in zip(inputs, gradients, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pixels_are_hidden_in_training_only(name: str) -> None:
+    model = build(name, hidden=0.9).eval()
+    images = torch.rand(4, 1, 28, 28)
+    torch.testing.assert_close(model(images).reconstruction, model.bind(images).picture)
+    seen = []
+    encode = model.encode
+    model.encode = lambda given: (seen.append(given), encode(given))[1]  # type: ignore[method-assign]
+    model.train()(images)
+    assert 0.8 < (seen[0] == 0).float().mean() < 0.97
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_of_objects_alone_is_that_of_their_sum(name: str) -> None:
+    model = build(name, mask_weight=2.0).eval()
+    alone = torch.rand(3, 2, 1, 28, 28)
+    whole, labels = alone.sum(dim=1).clamp(max=1), torch.tensor([0, 1, 2])
+    output = model(whole)
+    told, plain = (model.loss(output, labels, images).parts for images in (alone, whole))
+    torch.testing.assert_close(told["reconstruction"], plain["reconstruction"])
+    assert output.phases is not None
+    torch.testing.assert_close(told["masks"], 2 * mask_loss(output.phases, alone).mean())
+    assert "masks" not in plain
+
+
+def test_bf16_objective_keeps_phases() -> None:
+    model = build("rotating-small", mask_weight=1.0)
+    alone, labels = torch.rand(2, 2, 1, 28, 28), torch.tensor([0, 1])
+    total, parts = Objective(model, "bf16")(alone.sum(dim=1).clamp(max=1), labels, labels, alone, None, 0)
+    assert total.dtype == torch.float32
+    assert parts["masks"].isfinite()
+
+
+def test_mask_loss_by_hand() -> None:
+    """Two pixels of each of two objects, one of both, one of none; one oscillator on the circle."""
+    alone = torch.tensor([[[1.0, 1, 0, 0, 1, 0]], [[0, 0, 1, 1, 1, 0]]]).reshape(1, 2, 1, 1, 6)
+
+    def loss(*angles: float) -> float:
+        phase = torch.tensor(angles, dtype=torch.float64) * torch.pi
+        return float(mask_loss(torch.stack([phase.cos(), phase.sin()]).reshape(1, 1, 2, 1, 6), alone.double()))
+
+    assert loss(0, 0, 1, 1, 0.3, 0.7) == pytest.approx(0)  # in phase within, opposite between
+    assert loss(0, 0, 0, 0, 0.3, 0.7) == pytest.approx(2)  # one phase for all: (1 + 1)^2 / 2
+    assert loss(0, 0, 0.5, 0.5, 0, 0) == pytest.approx(0.5)
+    spread = 1 - (1 + 2**-0.5) / 2  # the first object's pixels are a quarter turn apart: |m| = 1 / sqrt 2
+    assert loss(0.25, -0.25, 1, 1, 0, 0) == pytest.approx(spread)
+
+
+def test_even_kernels_are_refused() -> None:
+    with pytest.raises(ValueError, match="kernel_size must be odd, got 4"):
+        capsnet.create_model("rotating-small", kernel_size=4)
