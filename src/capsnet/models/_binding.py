@@ -100,10 +100,6 @@ class BindingModel(ScoringModel):
             parts["masks"] = self.mask_weight * F.weighted_mean(mask_loss(output.phases, images), weights)
         return Loss(torch.stack(list(parts.values())).sum(), parts)
 
-    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        name = self.config.get("name", type(self).__name__)
-        raise ValueError(f"{name} has no decoder of class capsules: bind(images).picture is what it draws")
-
 
 def mask_loss(phases: Tensor, alone: Tensor) -> Tensor:
     """How far the phases are from one direction per object, and the directions from being as far apart as possible.
