@@ -31,7 +31,8 @@ def test_pair_is_merged_and_decoded_as_the_library_does(visit: Visit, bundled: M
     visit.press("pair-dy-2", "End")
     assert (offsets_of(visit)[0][1], offsets_of(visit)[1][0]) == (-4, 4)
     moved = visit.grey("pair-seen")
-    assert apart(moved, start) > 100
+    was_there = (pair["offsets"][0][1], pair["offsets"][1][0]) == (-4, 4)  # the pair is random
+    assert was_there or apart(moved, start) > 100
     assert apart(moved, merged()) == 0
 
     lengths, poses = says(bundled, moved)
