@@ -127,8 +127,8 @@ def run(lab: Lab) -> Report:
             "pictures of which 30 % of the pixels are hidden, not the papers' own.",
             f"The number of objects is given to every method. Ink is what is at least {_binding.INK:g}; for networks, "
             "background is what they draw darker than that.",
-            "The network that is told the masks is AKOrN: rotating features that were told them scored 0.00 on the test "
-            "pictures of two outlines, and were replaced after that was seen.",
+            "The network that is told the masks is AKOrN: rotating features that were told them scored 0.00 on the "
+            "test pictures of two outlines, and were replaced after that was seen.",
         ]
     )
     report.raw = {name: {method: as_dict(one) for method, one in of.items()} for name, of in results.items()}
