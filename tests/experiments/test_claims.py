@@ -5,6 +5,7 @@ import pytest
 from capsnet.experiments import Measure, Report, get, list_experiments
 from capsnet.experiments._claims import lower, most_often_lower, past
 from tools.results import claims_table, render
+from tools.tables import ROOT
 
 
 def interval(low: float, high: float, name: str = "") -> Measure:
@@ -43,8 +44,6 @@ def test_levels_must_be_passed_by_all(caps: tuple[float, float], cnn: tuple[floa
 
 
 def test_results_page_begins_with_a_verdict_for_every_claim() -> None:
-    from tools.tables import ROOT
-
     docs = ROOT / "docs"
     page = render(docs)
     assert page == (docs / "RESULTS.md").read_text()

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from capsnet import data, metrics, oscillators
 from capsnet.data.generated.outlines import BACKGROUND, INK, OVERLAP
+from capsnet.experiments.lab import device_of
+from capsnet.inference import evaluating
 from capsnet.models import BindingModel
 
 STARTS = 5  # of every k-means
@@ -89,10 +91,8 @@ def _clusters(vectors: Tensor, ink: Tensor, count: int) -> Tensor:
 
 def by_network(model: BindingModel, scenes: Scenes, size: int = 50) -> tuple[Tensor, Grouping]:
     """The phases of a network's pixels (B, C, n, H, W), and the grouping by them."""
-    device = next(model.parameters()).device
-    model.eval()
-    with torch.no_grad():
-        seen = [model.bind(images.to(device)) for images in scenes.images.split(size)]
+    with evaluating(model):
+        seen = [model.bind(images.to(device_of(model))) for images in scenes.images.split(size)]
     phases = torch.cat([one.phases.cpu() for one in seen])
     drawn = [one.picture.cpu() for one in seen if one.picture is not None]
     return phases, by_phase(phases, scenes, torch.cat(drawn) if drawn else None)

@@ -26,7 +26,7 @@ def lower(text: str, source: str, report: Report, ours: str, theirs: str) -> Cla
     """The measure named ``ours`` is lower than the one named ``theirs``: decided where their intervals are apart."""
     a, b = measure_named(report, ours), measure_named(report, theirs)
     words = difference(f"the error of *{ours}*", a, f"that of *{theirs}*", b)
-    return Claim(text, source, BY_ORDER[compare(a, b)], f"T{words[1:]}.")
+    return Claim(text, source, BY_ORDER[compare(a, b)], f"{words[:1].upper()}{words[1:]}.")
 
 
 def most_often_lower(text: str, source: str, pairs: Sequence[tuple[Measure, Measure]], where: str) -> Claim:
@@ -48,4 +48,7 @@ def past(text: str, source: str, checks: Sequence[tuple[Measure, float, bool]], 
 
 
 def measure_named(report: Report, name: str) -> Measure:
-    return next(m for m in report.measures if m.name == name)
+    for measure in report.measures:
+        if measure.name == name:
+            return measure
+    raise ValueError(f"the report has no measure {name!r}: it is of another version, so run the experiment again")

@@ -43,7 +43,8 @@ def child_colours(couplings: NDArray, presence: NDArray, colours: NDArray) -> ND
 def frame(model: Model) -> list[tuple[int, int]]:
     """First and last pixel plus one, of rows and of columns, of an area with the picture and all children's squares."""
     field, grid = model.receptive_field, model.grid
-    assert field is not None and grid is not None  # noqa: PT018
+    assert field is not None
+    assert grid is not None
     corner = child_centres(model)[:, 0] - field.stride // 2  # of the first square
     sides = zip(corner.tolist(), grid[:2], model.image_size, strict=True)
     return [(min(0, low), max(size, low + field.stride * count)) for low, count, size in sides]
@@ -55,7 +56,8 @@ def tiles(model: Model, colours: NDArray) -> NDArray:
     H and W are those of ``frame``.
     """
     field, grid = model.receptive_field, model.grid
-    assert field is not None and grid is not None  # noqa: PT018
+    assert field is not None
+    assert grid is not None
     side = math.ceil(math.sqrt(grid[2]))
     corner = child_centres(model)[:, 0] - field.stride // 2
     chosen = []

@@ -6,7 +6,6 @@ initial weights (transfer).
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -233,14 +232,12 @@ def apart(a: Measure, b: Measure) -> int:
     order = compare(a, b)
     if not order or a.spread is None or b.spread is None:
         return order
-    from scipy.stats import t
-
-    squares = [m.spread**2 / len(m.values) for m in (a, b) if m.spread is not None]
-    if sum(squares) == 0:
+    if a.spread == b.spread == 0:
         return order
-    freedom = sum(squares) ** 2 / sum(s**2 / (len(m.values) - 1) for s, m in zip(squares, (a, b), strict=True))
-    half = float(t.ppf(0.975, freedom)) * math.sqrt(sum(squares))
-    return order if abs(a.mean - b.mean) > half else 0
+    from scipy.stats import ttest_ind
+
+    low, high = ttest_ind(a.values, b.values, equal_var=False).confidence_interval(0.95)
+    return order if low > 0 or high < 0 else 0
 
 
 def masks(errors: Mapping[str, Measure]) -> bool:

@@ -65,7 +65,8 @@ def divided(trace: Trace, routing: Routing) -> Tensor:
 def child_centres(model: Model) -> NDArray:
     """The pixels at the middle of the children's receptive fields, in their order (y, x, type). -> (2, I)"""
     field, grid = model.receptive_field, model.grid
-    assert field is not None and grid is not None  # noqa: PT018
+    assert field is not None
+    assert grid is not None
     return field.start + (field.size - 1) // 2 + field.stride * np.indices(grid).reshape(3, -1)[:2]
 
 

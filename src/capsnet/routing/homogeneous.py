@@ -31,6 +31,7 @@ from capsnet.routing.base import (
     stack_trace,
     weigh,
 )
+from capsnet.routing.uniform import Uniform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,8 @@ class Homogeneous(SquashingRouting):
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
     ) -> Routed | None:
-        """Weights of a vote's numbers are weights of the rows of its matrix, so the votes need not be formed."""
+        """Weights of a vote's numbers are weights of the rows of its matrix. With these it is ``uniform`` routing, without
+        the votes."""
         if "weight" in params:
             weight = weight * (1 + params["weight"].to(weight.dtype)).unsqueeze(-1)  # (I, J, D, K)
-        return super().fused(u, weight, weights, {}, memory)
+        return Uniform(squash=self.squash).fused(u, weight, weights, {}, memory)
