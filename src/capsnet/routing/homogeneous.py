@@ -75,7 +75,7 @@ class Homogeneous(SquashingRouting):
     def fused(
         self, u: Tensor, weight: Tensor, weights: Tensor | None, params: dict[str, Tensor], memory: kernels.Memory
     ) -> Routed | None:
-        """Weights of a vote's numbers are weights of the rows of its matrix: this is ``uniform`` with other matrices."""
+        """Weights of a vote's numbers are weights of its matrix's rows: this is ``uniform`` with other matrices."""
         if "weight" in params:
             weight = weight * (1 + params["weight"].to(weight.dtype)).unsqueeze(-1)  # (I, J, D, K)
         return Uniform(squash=self.squash).fused(u, weight, weights, {}, memory)
