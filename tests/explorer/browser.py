@@ -24,6 +24,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
+UNFOLDED = {"name": "capsnet-couplings", "value": "1"}  # the details of the routing panel
 
 # Counts requests by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
 WATCH = """
@@ -98,7 +99,7 @@ class Visit:
     """One user's page. ``pardoned`` lists console errors that the test provokes."""
 
     def __init__(self, browser: Browser, home: str, *, hints: bool = False, **options: Any) -> None:
-        stored = [{"origin": home.rstrip("/"), "localStorage": [] if hints else [HINTS_SEEN]}]
+        stored = [{"origin": home.rstrip("/"), "localStorage": [UNFOLDED] if hints else [HINTS_SEEN, UNFOLDED]}]
         whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": stored}, **options}
         self.home = home
         self.context = browser.new_context(**whole)
