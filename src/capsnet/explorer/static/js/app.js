@@ -17,6 +17,7 @@ import { mount as mountShare, open } from "./share.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountSweep } from "./sweep.js";
 import { mount as mountToy } from "./toy.js";
+import { mount as mountTurn } from "./turn.js";
 
 /** [id, mount, title, sentence, formula]; where the last two are missing, they depend on the network or the routing. */
 const PANELS = [
@@ -26,6 +27,9 @@ const PANELS = [
     "The pose says how the object looks: change one number and see what it means.", "x̂ = decoder(v_k + δ)"],
   ["sweep", mountSweep, "Sweep",
     "Each row moves one number of the capsule; choose a picture to turn that knob.", "x̂_dδ = decoder(v_k + δ e_d)"],
+  ["turn", mountTurn, "Turn it and watch",
+    "The length says that it is there, the direction says how: turn the picture and see which of them follows.",
+    "|v(g x)| ≈ |v(x)|"],
   ["routing", mountRouting, "See the routing"],
   ["toy", mountToy, "Routing by hand"],
   ["pair", mountPair, "Two digits",
