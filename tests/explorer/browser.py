@@ -24,7 +24,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
-UNFOLDED = {"name": "capsnet-couplings", "value": "1"}  # the details of the routing panel
+UNFOLDED = [{"name": f"capsnet-{what}", "value": "1"} for what in ("couplings", "knobs")]  # details of panels
 
 # Counts requests by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
 WATCH = """
@@ -99,7 +99,7 @@ class Visit:
     """One user's page. ``pardoned`` lists console errors that the test provokes."""
 
     def __init__(self, browser: Browser, home: str, *, hints: bool = False, **options: Any) -> None:
-        stored = [{"origin": home.rstrip("/"), "localStorage": [UNFOLDED] if hints else [HINTS_SEEN, UNFOLDED]}]
+        stored = [{"origin": home.rstrip("/"), "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED]}]
         whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": stored}, **options}
         self.home = home
         self.context = browser.new_context(**whole)
@@ -181,9 +181,11 @@ class Visit:
         )
 
     def knobs(self) -> list[float]:
-        return self.page.locator("#knobs input[type=range]").evaluate_all(
-            "(sliders) => sliders.map((slider) => Number(slider.value))"
+        """The values of all dimensions in order, wherever their sliders stand."""
+        values = self.page.locator("#knobs input[type=range]").evaluate_all(
+            "(sliders) => sliders.map((slider) => [Number(slider.id.split('-')[1]), Number(slider.value)])"
         )
+        return [value for _, value in sorted(values)]
 
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()

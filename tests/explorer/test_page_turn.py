@@ -21,7 +21,7 @@ def test_turning_a_digit_moves_length_direction_and_twin(visit: Visit, bundled: 
     seen = visit.grey("seen")
     visit.page.locator("#turn").scroll_into_view_if_needed()
     curve = visit.by("turn-lengths")
-    expect(curve).to_have_attribute("aria-label", re.compile(r"“7” stays above 0.5 from −\d+° to \+\d+°; cnn: "))
+    expect(curve).to_have_attribute("aria-label", re.compile(r"“7” stays above 0.5 from \u2212\d+° to \+\d+°; cnn: "))
     assert visit.net()["sent"]["/api/classify"] >= before + 60  # not before someone looks
     assert apart(visit.grey("turned"), seen) == 0
 
@@ -45,7 +45,7 @@ def test_turning_a_digit_moves_length_direction_and_twin(visit: Visit, bundled: 
     expect(visit.by("turn-value")).to_have_text("0.0 px")
     set_range(visit, 3)
     assert apart(visit.grey("turned")[:, 3:], seen[:, :-3]) == 0
-    expect(curve).to_have_attribute("aria-label", re.compile(r"from −\d+\.\d px to \+\d+\.\d px"))
+    expect(curve).to_have_attribute("aria-label", re.compile(r"from \u2212\d+\.\d px to \+\d+\.\d px"))
     visit.by("turn-reset").click()
 
     visit.by("turn-turn").click()

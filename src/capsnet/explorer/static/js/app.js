@@ -4,13 +4,16 @@ import { get, report } from "./api.js";
 import { mount as mountBars } from "./bars.js";
 import { mount as mountCompare } from "./compare.js";
 import { mount as mountDraw, showExample } from "./draw.js";
+import { mount as mountEffects } from "./effects.js";
 import { offer } from "./elements.js";
 import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
 import { mount as mountKnobs } from "./knobs.js";
 import { chooseModel, show, start, startRequest } from "./network.js";
+import { mount as mountMap } from "./map.js";
 import { blank } from "./pixels.js";
+import { mount as mountOscillators } from "./oscillators.js";
 import { mount as mountPair } from "./pair.js";
 import { mount as mountRouting } from "./routing.js";
 import { mount as mountShare, open } from "./share.js";
@@ -32,6 +35,12 @@ const PANELS = [
     "|v(g x)| ≈ |v(x)|"],
   ["routing", mountRouting, "See the routing"],
   ["toy", mountToy, "Routing by hand"],
+  ["map", mountMap, "A map of poses",
+    "Everything this capsule can draw, on two of its directions: walk, and see where your drawing lies.",
+    "x̂ = decoder(v_k + a e_1 + b e_2)"],
+  ["oscillators", mountOscillators, "Oscillators",
+    "Each has a rhythm of its own and is pulled by the others. Pull harder: when do they agree?",
+    "dθ_i/dt = ω_i + K/N Σ_j sin(θ_j - θ_i)"],
   ["pair", mountPair, "Two digits",
     "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
@@ -103,6 +112,7 @@ function main() {
   mountHints(document.getElementById("hints"));
   mountFormulas();
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
+  mountEffects(document.getElementById("knobs"));
   start();
   load().catch(report);
 }

@@ -1,11 +1,11 @@
 /**
- * Routing on the picture: the strokes lit by what their children contribute to a class, the class capsules beside it, and
- * the votes that fly from one to the other. Those of losers fade from iteration to iteration.
+ * Routing on the picture: the strokes lit by what their children contribute to a class, the class capsules beside it,
+ * and the votes that fly from one to the other. Those of losers fade from iteration to iteration.
  */
 
 import { Strokes } from "./contributions.js";
 import { h } from "./elements.js";
-import { bytesOf, colourAt, hueOf } from "./hues.js";
+import { bytesOf, hueOf, phaseColour } from "./flight_hues.js";
 import { paint } from "./pixels.js";
 import { fit } from "./ramp.js";
 
@@ -157,7 +157,7 @@ export class Flight {
     return (n) => {
       const strength = Math.min(1, (3 * Math.hypot(x[n], y[n])) / (weight[n] || 1));
       const turn = Math.round(72 * (Math.atan2(y[n], x[n]) / (2 * Math.PI) + 1)) / 72; // few colours, each made once
-      return bytesOf(colourAt(turn % 1, Math.round(8 * strength) / 8));
+      return bytesOf(phaseColour(turn % 1, this.trace.J, Math.round(8 * strength) / 8));
     };
   }
 
