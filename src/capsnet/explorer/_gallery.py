@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from capsnet import data
 from capsnet.data import Dataset, DatasetInfo
+from capsnet.data.base import Singles
 from capsnet.explorer._seen import place, tiled
 from capsnet.inference.profiles import Profile
 from capsnet.models import Model
@@ -111,11 +112,16 @@ class Gallery:
             raise Missing(f"there are {len(labels)} examples, number {index} is not among them")
         return {"seen": to_wire(self.pictures(np.array([index]))[0]), "label": int(labels[index])}
 
-    def pair(self, number: int) -> dict[str, Any]:
+    def single_digits(self, number: int) -> Singles:
         """Two pictures of different classes and their offsets: the pair of that number."""
         self.examples()
         made = self._pairs.singles(number)
         assert made is not None
+        return made
+
+    def pair(self, number: int) -> dict[str, Any]:
+        """The same, to send."""
+        made = self.single_digits(number)
         first, second = (to_wire(picture) for picture in quantise(made.images))
         return {"first": first, "second": second, "labels": made.classes.tolist(), "offsets": made.offsets.tolist()}
 

@@ -23,7 +23,14 @@ class ModelEntry:
     def __init__(self, name: str, model: Model) -> None:
         self.name, self.model, self.gallery, self.prepared = name, model, Gallery(model), False
         profile = profiles.read(name)  # the one that is bundled under this name, if it fits the model
+        self.first_pair: int | None = None  # the number of the pair to begin with, once it was searched for
         self.profile = profile if profile and len(profile.ranges or ()) in (0, model.num_classes) else None
+
+    @property
+    def multi(self) -> bool:
+        """Whether it was trained on pictures of several objects."""
+        info = self.gallery.info
+        return bool(info and info.objects and info.objects > 1)
 
 
 class ExplorerService(Service):

@@ -1,5 +1,7 @@
 /** Requests to the server: one in flight per lane, and stale responses are ignored. */
 
+import { reach } from "./connection.js";
+
 /**
  * A function `call(path, body)` that keeps at most one request in flight. Without a body it is a GET.
  *
@@ -45,9 +47,7 @@ export const postBytes = (path, bytes) => ask(path, bytes, "application/octet-st
 
 async function ask(path, body, type = "application/json") {
   const options = body && { method: "POST", headers: { "Content-Type": type }, body };
-  const response = await fetch(path, options).catch(() => {
-    throw new Error("The server does not answer. Is `capsnet explore` still running?");
-  });
+  const response = await reach(path, options);
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new Error(answer?.error ?? `The server refused this (${response.status}).`);
   return answer;

@@ -8,7 +8,9 @@ import { offer } from "./elements.js";
 import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
+import { mount as mountIdle } from "./idle.js";
 import { mount as mountKnobs } from "./knobs.js";
+import { mount as mountMini } from "./mini.js";
 import { chooseModel, show, start, startRequest } from "./network.js";
 import { blank } from "./pixels.js";
 import { mount as mountPair } from "./pair.js";
@@ -45,6 +47,11 @@ function describe({ parameters, routing, test_accuracy: accuracy }) {
   return facts.join(" · ");
 }
 
+const tagline = ({ style, decoder, routing }) => [
+  style === "digit" ? "Draw a digit" : "Draw or choose a picture",
+  ...(decoder ? ["turn the knobs of its capsule"] : []), ...(routing ? ["watch the routing"] : []),
+].join(", ");
+
 function mountPicker() {
   const picker = document.getElementById("model");
   picker.addEventListener("change", () => chooseModel(picker.value));
@@ -53,6 +60,8 @@ function mountPicker() {
     const model = currentModel();
     Object.assign(picker, { value: model.name, title: model.summary });
     document.getElementById("model-facts").textContent = describe(model);
+    document.getElementById("tagline").textContent = `${tagline(model)}.`;
+    document.getElementById("main").classList.toggle("undrawn", !model.decoder);
   });
 }
 
@@ -98,6 +107,8 @@ function main() {
   mountPicker();
   mountHints(document.getElementById("hints"));
   mountFormulas();
+  mountIdle();
+  mountMini(place);
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
   start();
   load().catch(report);

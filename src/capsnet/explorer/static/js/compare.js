@@ -91,6 +91,15 @@ class Card {
     if (answer && current()) this.show(answer, model, picture, picture !== seen);
   }
 
+  /** Nothing is drawn. */
+  clear() {
+    this.turn += 1;
+    this.verdict.replaceChildren(h("span", {}, "nothing drawn yet"));
+    for (const bar of this.bars.querySelectorAll(".fill")) bar.style.height = "0";
+    this.bars.setAttribute("aria-label", "Lengths: nothing drawn yet");
+    this.canvas.hidden = true;
+  }
+
   show(answer, model, picture, resized) {
     const { lengths, order, milliseconds, parameters, reconstruction } = answer;
     const { classes, image_size: [height, width] } = model;
@@ -101,8 +110,7 @@ class Card {
     const first = [h("b", {}, classes[order[0]]), ` ${lengths[order[0]].toFixed(3)}`];
     const second = order.length > 1 ? [line(`second: ${words(order[1])}`)] : [];
     const unsure = lengths[order[0]] < PRESENT ? [line(`none reaches ${PRESENT}`)] : [];
-    const blank = [line("nothing drawn yet")];
-    this.verdict.replaceChildren(...(isBlank(picture) ? blank : [...first, ...second, ...unsure]));
+    this.verdict.replaceChildren(...first, ...second, ...unsure);
     this.bars.classList.toggle("wide", classes.some((name) => name.length > 2));
     this.bars.setAttribute("aria-label", `Lengths: ${classes.map((_, klass) => words(klass)).join(", ")}`);
     this.bars.replaceChildren(
@@ -170,6 +178,7 @@ class ComparePanel {
 
   ask() {
     const seen = state.get("seen");
+    if (!seen || isBlank(seen)) for (const card of this.cards) card.clear();
     if (!seen || !state.get("answer") || state.get("drawing")) return; // at the end of a stroke
     for (const card of this.cards) card.ask(seen).catch(report);
   }
@@ -184,10 +193,19 @@ function encode() {
   return columns.join(",") || null;
 }
 
+/** Undo `encodeURIComponent`; a text with broken codes stays as it is, and names nothing. */
+function plain(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function decode(text) {
   const known = state.get("models").map(({ name }) => name);
   const columns = (text ?? "").split(",").slice(0, MOST).map((column) => {
-    const [model, routing, iterations] = column.split("*").map(decodeURIComponent);
+    const [model, routing, iterations] = column.split("*").map(plain);
     const count = /^([1-9]|10)$/.test(iterations ?? "") ? Number(iterations) : undefined;
     return { model, routing: routing || undefined, iterations: count };
   });

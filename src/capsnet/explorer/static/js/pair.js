@@ -5,17 +5,17 @@
  */
 
 import { latest, report, sentence } from "./api.js";
+import { record } from "./history.js";
 import { button, choice, figure, h, offer } from "./elements.js";
 import { register } from "./link.js";
 import { PRESENT, chooseModel, origin, show, startRequest } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
 import { Slot } from "./pair_slot.js";
-import { BLUE, ORANGE, alike, fromWire, paint, tint, toWire } from "./pixels.js";
+import { BLUE, ORANGE, alike, fromWire, isBlank, paint, tint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const DIGIT = 28; // pixels: what a frame has to hold
 const PAIRS = 100_000; // numbers to draw a random pair from
-const FIRST_PAIR = 73; // of a first visit: a 9 and a 6
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
 /** The pictures of capsules: test id, title, label of the choice of a class, colour of the ink. */
@@ -59,7 +59,7 @@ class PairPanel {
     Object.assign(this, { merged: null, answer: null, before: null }); // `before` is the input that the pair replaced
     this.slots = [0, 1].map((n) => new Slot(n + 1, {
       onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
-      onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }),
+      onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }, `offset ${n}`),
     }));
     this.note = h("p", { class: "pair-note" });
     this.build(body);
@@ -87,8 +87,15 @@ class PairPanel {
     body.append(this.controls, h("div", { class: "row pair-about" }, this.note, this.switch), this.stage);
   }
 
-  change(parts) {
-    state.set({ pair: { ...state.get("pair"), ...parts, initial: false } });
+  change(parts, key = null) {
+    this.put({ ...state.get("pair"), ...parts, initial: false }, key);
+  }
+
+  /** Set the pair; Ctrl+Z restores the one before. With a `key`, changes that follow each other at once are one. */
+  put(pair, key = null) {
+    const before = state.get("pair");
+    if (before) record("pair", { undo: () => state.set({ pair: before }), redo: () => state.set({ pair }), key });
+    state.set({ pair });
   }
 
   choose(n) {
@@ -97,16 +104,19 @@ class PairPanel {
     else this.change({ classes: first === null && second === null ? null : [first, second] });
   }
 
-  /** The random pair of a number: two test digits of different classes. */
-  async draw(number) {
+  /**
+   * The random pair of a number: two test digits of different classes. null stands for the pair of a first visit, the
+   * first one that this network and those for pairs read.
+   */
+  async draw(number = null) {
     const before = state.get("pair");
     try {
       const model = encodeURIComponent(state.get("model"));
-      const answer = await askRandom(`/api/pair/random?model=${model}&number=${number}`);
+      const answer = await askRandom(`/api/pair/random?model=${model}${number === null ? "" : `&number=${number}`}`);
       if (!answer || state.get("pair") !== before) return; // a link or a stroke set another one meanwhile
       const { first, second, offsets } = answer;
       const parts = { first: fromWire(first), second: fromWire(second), offsets, classes: null, absent: null };
-      state.set({ pair: { ...parts, initial: number === FIRST_PAIR } });
+      this.put({ ...parts, initial: number === null });
     } catch (error) {
       if (state.get("pair")) report(error); // the present pair stays
       else this.explain(sentence(error));
@@ -149,7 +159,7 @@ class PairPanel {
     const [pair, model] = [state.get("pair"), currentModel()];
     if (!model || reasonAgainst(model)) return;
     if (!pair) {
-      if (model.gallery) await this.draw(FIRST_PAIR);
+      if (model.gallery) await this.draw();
       else this.explain("There are no pairs for this network: it was trained on other pictures.");
       return;
     }
@@ -164,10 +174,24 @@ class PairPanel {
     paint(this.seen.canvas, this.merged);
     this.explain(null);
     if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link may have set it already
+    if (isBlank(this.merged)) {
+      this.nothing();
+      return;
+    }
     const lengths = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
     if (!lengths || model.name !== state.get("model")) return;
     this.answer = lengths;
     await this.decode(model);
+  }
+
+  /** Both digits were cleared. */
+  nothing() {
+    askClassify.forget();
+    askDecode.forget();
+    this.answer = null;
+    this.seen.caption.textContent = "Nothing drawn yet";
+    this.seen.canvas.setAttribute("aria-label", "Two digits in one picture: nothing drawn yet");
+    for (const part of this.figures.children) part.hidden = part !== this.seen.figure;
   }
 
   /** The classes to draw: the chosen ones, else the longest and the second longest; and an absent one. */

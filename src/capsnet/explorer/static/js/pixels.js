@@ -14,7 +14,14 @@ export const fromBase64 = (text) => Uint8Array.from(atob(text), (character) => c
 /** Bytes as base64url: for the address bar. */
 export const toBase64url = (bytes) => toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 
-export const fromBase64url = (text) => fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+/** Undo `toBase64url`; null for any other text. */
+export function fromBase64url(text) {
+  try {
+    return fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+  } catch {
+    return null;
+  }
+}
 
 /** A picture as the server sent it, ready to use. null stays null. */
 export function fromWire(wire) {

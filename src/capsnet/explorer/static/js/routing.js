@@ -8,7 +8,7 @@ import { button, choice, h, offer, tween } from "./elements.js";
 import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { select } from "./network.js";
-import { toWire } from "./pixels.js";
+import { isBlank, toWire } from "./pixels.js";
 import { colourOf, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
 import { describeIteration, describeSpot } from "./routing_words.js";
@@ -69,7 +69,7 @@ class RoutingPanel {
   /** Why there is nothing to show, or null. */
   reason() {
     const model = currentModel();
-    if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
+    if (!model || !state.get("seen") || isBlank(state.get("seen"))) return "Draw something first: its routing appears here.";
     const none = `${model.title} has none. Choose another network above.`;
     return model.grid ? null : `This panel shows class capsules whose children lie in the picture. ${none}`;
   }
@@ -194,7 +194,7 @@ class RoutingPanel {
     this.number.textContent = `${capitalised(routing.iteration_name)} ${iteration + 1} of ${R}`;
     this.back.disabled = this.reset.disabled = iteration === 0;
     this.next.disabled = iteration === R - 1;
-    this.play.disabled = R < 2;
+    for (const each of [this.reset, this.back, this.play, this.next]) each.hidden = R < 2; // there is nothing to step to
     this.spark.draw(entropy, iteration);
     const klass = state.get("klass");
     const known = klass !== null && klass < this.trace.J;
