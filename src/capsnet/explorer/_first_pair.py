@@ -20,7 +20,8 @@ PRESENT = 0.5  # a capsule at least as long counts as present; the page's too
 
 def first_pair(entry: ModelEntry, others: Iterable[ModelEntry]) -> int:
     """The number of the first pair that this network and all networks for pairs read, that is, whose two longest
-    capsules are those of its digits and present. A network of single digits may read none: then the first that the others do."""
+    capsules are those of its digits and present. A network of single digits may read none:
+    then the first that the others do."""
     if entry.first_pair is None:
         entry.first_pair = _search(entry, [other for other in others if _alike(other, entry)])
     return entry.first_pair

@@ -28,9 +28,9 @@ def require_json(request: Request) -> None:
         raise HTTPException(415, f"the content type must be application/json, got {kind[:60] or 'none'}")
 
 
-def create_app(models: Models, **options: Any) -> FastAPI:
+def create_app(models: Models, *, data: str | None = None, **options: Any) -> FastAPI:
     """The explorer as an application; see ``capsnet.explorer.create_app``."""
-    service = ExplorerService(models)
+    service = ExplorerService(models, data)
     app = serving.create_app(service, title="capsnet explorer", **options)
     _add_questions(app, service)
     _add_pictures(app, service)

@@ -85,6 +85,7 @@ function buildKnob(d) {
       if (Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
       else update(); // not a number: show the old one again
     },
+    onblur: () => update(), // rounded again
   });
   const undo = button(arrow(), () => { revert(); slider.focus(); },
     { class: "button icon small", "data-testid": `knob-reset-${d}` });
