@@ -38,19 +38,23 @@ def test_pair_is_merged_and_decoded_as_the_library_does(visit: Visit, bundled: M
     lengths, poses = says(bundled, moved)
     order = np.argsort(lengths)[::-1]
     first, second = (drawn(bundled, k, poses[k]) for k in order[:2])
-    blue, orange = np.array([86, 180, 233]), np.array([230, 159, 0])
-    assert apart(visit.pixels("pair-first")[..., :3], first[..., None] / 255 * blue) <= 2
-    assert apart(visit.pixels("pair-second")[..., :3], second[..., None] / 255 * orange) <= 2
+    of_class = "async (klass) => (await import('/static/js/hues.js')).inkOf(klass, 10)"
+    one, other = (np.array(visit.page.evaluate(of_class, int(k))) for k in order[:2])
+    assert apart(visit.pixels("pair-first")[..., :3], first[..., None] / 255 * one) <= 2
+    assert apart(visit.pixels("pair-second")[..., :3], second[..., None] / 255 * other) <= 2
     both = visit.pixels("pair-both")[..., :3].astype(float)
     free = 1 - np.maximum(first, second) / 255
     ghost = 0.4 * moved * free
-    colours = first[..., None] / 255 * blue + second[..., None] / 255 * orange
+    colours = first[..., None] / 255 * one + second[..., None] / 255 * other
     assert apart(both, np.minimum(255, np.minimum(255, colours) + ghost[..., None])) <= 3
 
     absent = int(order[-3])
     visit.by("decode-absent-class").select_option(str(absent))
     visit.quiet()
-    assert apart(visit.grey("decode-absent"), drawn(bundled, absent, poses[absent])) <= 1
+    ink = np.array(visit.page.evaluate(of_class, absent))
+    assert (
+        apart(visit.pixels("decode-absent")[..., :3], drawn(bundled, absent, poses[absent])[..., None] / 255 * ink) <= 2
+    )
     expect(visit.page.locator("#pair figcaption", has_text=f"Capsule {absent}, absent")).to_be_visible()
 
 
@@ -123,7 +127,9 @@ def test_pair_can_be_drawn(visit: Visit, bundled: Model) -> None:
     assert np.argmax(lengths) == 1
     expect(visit.page.locator("#pair figcaption", has_text="Seen: ")).to_contain_text(f"Seen: 1 ({lengths[1]:.2f})")
     visit.click(visit.page.get_by_role("button", name="Use my drawing as the second digit"))  # the example
-    assert np.argsort(says(bundled, visit.grey("pair-seen"))[0])[-1] in (1, 7)
+    assert (
+        visit.grey("pair-seen").astype(int).sum() > 1.5 * visit.grey("seen").astype(int).sum()
+    )  # the stroke and the example
     visit.stroke(*DOWN)
     expect(visit.by("pair-toggle")).not_to_be_checked()
 

@@ -21,10 +21,12 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
     model, card, profile = entry.model, entry.model.card, entry.profile
     accuracy = card.get("test_accuracy")
     kind = model.config.get("name", type(model).__name__)
+    summary = str(card.get("summary", "")) or (describe(kind) if model.config else kind)
     return {
         "name": entry.name,
         "title": str(card.get("title", entry.name)),
-        "summary": str(card.get("summary", "")) or (describe(kind) if model.config else kind),
+        "summary": summary,
+        "purpose": str(card.get("purpose", "")) or (profile.purpose if profile else "") or capitalised(summary),
         "parameters": model.num_parameters(),
         "image_size": list(model.image_size),
         "channels": model.in_channels,
@@ -44,6 +46,10 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
         "receptive": model.receptive_field._asdict() if model.receptive_field else None,
         "gallery": entry.gallery.exists(),
     }
+
+
+def capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def describe_routing(own: Routing) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 /** Panel 2: one bar per class, as long as its capsule; the first, the second, and the one that is selected. */
 
 import { h } from "./elements.js";
+import { dye } from "./hues.js";
 import { PRESENT, select } from "./network.js";
 import { isBlank } from "./pixels.js";
 import { currentModel, state } from "./state.js";
@@ -52,7 +53,7 @@ function build() {
     }, fill);
     const value = h("span", { class: "value" });
     const title = h("span", { class: "name", id: `class-${k}`, title: name }, name);
-    const row = h("label", { class: "bar-row" }, radio, title, meter, value);
+    const row = dye(h("label", { class: "bar-row" }, radio, title, meter, value), k, classes.length);
     return { row, radio, fill, meter, value };
   });
   const scale = h("div", { class: "bar-scale", "aria-hidden": "true" });
@@ -74,8 +75,6 @@ function update() {
     fill.style.width = `${Math.min(1, length) * 100}%`;
     meter.setAttribute("aria-valuenow", length.toFixed(3));
     value.textContent = answer ? length.toFixed(3) : "";
-    row.classList.toggle("is-first", answer?.order[0] === k && length >= PRESENT);
-    row.classList.toggle("is-second", answer?.order[1] === k);
     row.classList.toggle("is-selected", k === klass);
     radio.checked = k === klass;
   });
@@ -90,9 +89,9 @@ const nothing = () => Boolean(state.get("seen") && isBlank(state.get("seen")));
 
 function speak({ lengths, order }) {
   const { classes } = currentModel();
-  const words = (k) => [h("b", {}, classes[k]), " · ", lengths[k].toFixed(2)];
+  const words = (k) => [dye(h("b", {}, classes[k]), k, classes.length), " · ", lengths[k].toFixed(2)];
   parts.verdict.setAttribute("aria-live", state.get("drawing") ? "off" : "polite"); // announced when the stroke has ended
-  const none = [h("span", {}, `none reaches ${PRESENT}`), " · longest: ", ...words(order[0])];
+  const none = [h("span", {}, `not sure (all below ${PRESENT}), closest: `), ...words(order[0])];
   const first = lengths[order[0]] >= PRESENT ? [h("span", {}, "first: "), ...words(order[0])] : none;
   parts.first.replaceChildren(...first);
   parts.second.replaceChildren(...(order.length < 2 ? [] : [h("span", {}, "second: "), ...words(order[1])]));

@@ -1,10 +1,10 @@
 /** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
 
 import { latest, report } from "./api.js";
-import { button, figure, h } from "./elements.js";
+import { button, figure, h, tween } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
 import { drop, listen as listenToUndo, record, step } from "./history.js";
-import { Ink } from "./ink.js";
+import { Ink, SIDE } from "./ink.js";
 import { origin, show, startRequest } from "./network.js";
 import { listenToKeys } from "./pen_keys.js";
 import { fromWire, isBlank, paint, toWire } from "./pixels.js";
@@ -12,6 +12,7 @@ import { currentModel, state } from "./state.js";
 import { mount as mountUpload, upload } from "./upload.js";
 
 const see = latest({ live: true });
+const STEPS = 40; // points of a stroke that the page draws itself
 const HELP = "Keys: arrows move the pen (Shift: faster), Space puts it down or lifts it, Ctrl+Z takes the last change back.";
 
 let ink = null;
@@ -61,6 +62,39 @@ function meet() {
   const { channels, style } = currentModel();
   tools.panel.querySelector(".ink-colour").hidden = channels !== 3;
   tools.panel.querySelector(".centring").hidden = style !== "digit";
+}
+
+/**
+ * Draw strokes on a cleared paper, as a person would: `strokes` are lists of [x, y], shares of the paper. Stops when
+ * `alive()` is false or somebody else draws.
+ */
+export async function sketch(strokes, milliseconds, alive) {
+  wipe();
+  for (const points of strokes) {
+    const path = points.map(([x, y]) => ({ x: x * SIDE, y: y * SIDE }));
+    if (ink.pen || !alive()) return;
+    beginStroke(path[0], { width: width(), erase: false });
+    const own = stroke;
+    let drawn = 0;
+    await new Promise((resolve) => {
+      tween(milliseconds, (share) => {
+        if (own !== stroke || !ink.pen) return resolve();
+        for (const steps = Math.round(share * STEPS); drawn < steps; drawn += 1) ink.move(along(path, (drawn + 1) / STEPS));
+        look();
+        return share === 1 && resolve();
+      });
+    });
+    if (own !== stroke) return;
+    if (ink.pen) endStroke();
+  }
+}
+
+/** The point at a share of the way along a path. */
+function along(path, share) {
+  const place = share * (path.length - 1);
+  const n = Math.min(path.length - 2, Math.floor(place));
+  const [from, to, part] = [path[n], path[n + 1], place - n];
+  return { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
 }
 
 /** The first visit's picture: an example that the first stroke clears. */

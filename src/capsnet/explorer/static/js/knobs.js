@@ -3,8 +3,9 @@
 import { latest, report, say } from "./api.js";
 import { button, figure, fixed, h, svg } from "./elements.js";
 import { record } from "./history.js";
+import { dye } from "./hues.js";
 import { LARGEST, ownPose, select } from "./network.js";
-import { difference, fromWire, isBlank, paint } from "./pixels.js";
+import { apartness, difference, fromWire, isBlank, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const decode = latest({ live: true });
@@ -109,7 +110,8 @@ function label() {
   const [model, klass, own] = [currentModel(), state.get("klass"), base()];
   if (!own || !knobs.length) return;
   parts.sliders.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
-  parts.title.textContent = `Capsule “${model.classes[klass]}”`;
+  const name = dye(h("span", {}, model.classes[klass]), klass, model.classes.length);
+  parts.title.replaceChildren("Capsule “", name, "”");
   knobs.forEach((knob, d) => {
     const { name, slider, tick, number, undo } = knob;
     const [low, high] = model.ranges?.[klass]?.[d] ?? USUAL; // of the class in the data
@@ -173,7 +175,6 @@ function showPictures() {
   parts.drawn.setAttribute("aria-label", `What the capsule of ${name} draws`);
   if (picture.width !== seen.width || picture.height !== seen.height) return; // the network was just changed
   paint(parts.apart, difference(picture, seen));
-  const sum = picture.bytes.reduce((total, byte, n) => total + Math.abs(byte - seen.bytes[n]), 0);
-  const percent = ((100 * sum) / (255 * picture.bytes.length)).toFixed(1);
+  const percent = apartness(picture, seen).toFixed(1);
   parts.apart.setAttribute("aria-label", `Reconstruction less input: ${percent} % apart on average`);
 }

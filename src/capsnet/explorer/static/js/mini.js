@@ -1,6 +1,7 @@
 /** Narrow windows: what the network reads and draws stays in sight, whatever is scrolled. The panels say it in full. */
 
 import { h } from "./elements.js";
+import { dye } from "./hues.js";
 import { PRESENT } from "./network.js";
 import { isBlank, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
@@ -27,5 +28,5 @@ function verdict({ lengths, order }) {
   const [first, second] = order;
   const sure = lengths[first] >= PRESENT;
   const rest = second === undefined ? [] : [h("small", {}, `second: ${classes[second]} · ${lengths[second].toFixed(2)}`)];
-  return [h("span", {}, ...(sure ? [] : ["closest: "]), h("b", {}, classes[first]), ` · ${lengths[first].toFixed(2)}`), ...rest];
+  return [h("span", {}, ...(sure ? [] : ["closest: "]), dye(h("b", {}, classes[first]), first, classes.length), ` · ${lengths[first].toFixed(2)}`), ...rest];
 }

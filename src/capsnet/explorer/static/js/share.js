@@ -54,7 +54,7 @@ async function follow() {
   const number = (newest += 1);
   const [text, lines] = [await encode(), await python()];
   if (number !== newest) return;
-  const other = followed !== null && followed !== state.get("model"); // the browser's Back leads to the other network
+  const other = followed !== null && followed !== state.get("model") && state.get("story") === null; // the browser's Back leads to the other network
   followed = state.get("model");
   history[other && location.hash !== `#${text}` ? "pushState" : "replaceState"](null, "", `#${text}`);
   code.textContent = lines;
