@@ -8,7 +8,9 @@ pictures are the real ones, shortened alike to the length of the GIF. Look at it
 
 import argparse
 import io
+import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from PIL import Image
@@ -52,7 +54,7 @@ def write(shots: list[Shot], out: Path) -> int:
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in small]
     times = [at for at, _ in shots] + [shots[-1][0] + 1.0]
     factor = SECONDS / (times[-1] - times[0])
-    lasts = [max(20, round(1000 * factor * (after - before))) for before, after in zip(times, times[1:], strict=False)]
+    lasts = [max(20, round(1000 * factor * (after - before))) for before, after in pairwise(times)]
     out.parent.mkdir(parents=True, exist_ok=True)
     frames[0].save(out, save_all=True, append_images=frames[1:], duration=lasts, loop=0, optimize=True)
     return out.stat().st_size
@@ -77,7 +79,7 @@ def main() -> None:
         settle(page)
         shots = film(page)
     size = write(shots, out)
-    print(f"{out}: {len(shots)} pictures, {size / 1e6:.2f} MB")
+    sys.stdout.write(f"{out}: {len(shots)} pictures, {size / 1e6:.2f} MB\n")
     if size > LIMIT:
         raise SystemExit(f"{out} has {size / 1e6:.2f} MB, more than {LIMIT / 1e6:.0f}: lower SCALE or COLOURS")
 

@@ -173,7 +173,7 @@ def test_own_colour_network_has_its_own_pictures_and_words(chromium: Browser, ph
         primary_types=2,
         decoder_widths=(8, 9),
     )
-    model.class_names = list(capsnet.data.load(spec, "test").class_names)
+    model.class_names = tuple(capsnet.data.load(spec, "test").class_names)
     model.card = {"data": spec}
     with serving(create_app({"mine": model}, data=spec)) as home:
         visit = Visit(chromium, home).open()

@@ -127,9 +127,8 @@ def test_pair_can_be_drawn(visit: Visit, bundled: Model) -> None:
     assert np.argmax(lengths) == 1
     expect(visit.page.locator("#pair figcaption", has_text="Seen: ")).to_contain_text(f"Seen: 1 ({lengths[1]:.2f})")
     visit.click(visit.page.get_by_role("button", name="Use my drawing as the second digit"))  # the example
-    assert (
-        visit.grey("pair-seen").astype(int).sum() > 1.5 * visit.grey("seen").astype(int).sum()
-    )  # the stroke and the example
+    ink = visit.grey("pair-seen").astype(int).sum()
+    assert ink > 1.3 * visit.grey("seen").astype(int).sum()  # the stroke too
     visit.stroke(*DOWN)
     expect(visit.by("pair-toggle")).not_to_be_checked()
 

@@ -32,17 +32,15 @@ def _alike(other: ModelEntry, entry: ModelEntry) -> bool:
 
 
 def _search(entry: ModelEntry, others: list[ModelEntry]) -> int:
-    second_best = None
-    for start in range(0, SEARCHED, AT_ONCE):
-        numbers = np.arange(start, start + AT_ONCE)
-        for each in others:
-            numbers = _read(each, numbers)
-        both = _read(entry, numbers)
-        if len(both):
-            return int(both[0])
-        if second_best is None and others and len(numbers):
-            second_best = int(numbers[0])
-    return second_best or 0
+    """By all, else by the networks for pairs, else by this one, else the first of all."""
+    for readers in ([*others, entry], others, [entry]):
+        for start in range(0, SEARCHED if readers else 0, AT_ONCE):
+            numbers = np.arange(start, start + AT_ONCE)
+            for each in readers:
+                numbers = _read(each, numbers)
+            if len(numbers):
+                return int(numbers[0])
+    return 0
 
 
 def _read(entry: ModelEntry, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -86,6 +86,7 @@ class Story {
     this.next.textContent = at === total - 1 ? "Explore freely" : "Next";
     this.act.hidden = !step.act;
     this.tell();
+    this.words.parentElement.scrollTop = 0;
     if (!this.main.contains(document.activeElement)) this.next.focus({ preventScroll: true });
     this.entered = performance.now();
     this.reveal(step);
