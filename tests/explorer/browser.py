@@ -85,10 +85,10 @@ def launched() -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """A real server on a free port of the loopback, in a thread; its address."""
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """A real server on a (free) port of the loopback, in a thread; its address."""
     ready = threading.Event()
-    with listen("127.0.0.1", 0) as listener:
+    with listen("127.0.0.1", port) as listener:
         config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1)
         server = Server(config, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

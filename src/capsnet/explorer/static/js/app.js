@@ -8,13 +8,16 @@ import { offer } from "./elements.js";
 import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
+import { mount as mountIdle } from "./idle.js";
 import { mount as mountKnobs } from "./knobs.js";
+import { mount as mountMini } from "./mini.js";
 import { chooseModel, show, start, startRequest } from "./network.js";
 import { blank } from "./pixels.js";
 import { mount as mountPair } from "./pair.js";
 import { mount as mountRouting } from "./routing.js";
 import { mount as mountShare, open } from "./share.js";
 import { currentModel, state } from "./state.js";
+import { mount as mountStory } from "./story.js";
 import { mount as mountSweep } from "./sweep.js";
 import { mount as mountToy } from "./toy.js";
 
@@ -31,7 +34,7 @@ const PANELS = [
   ["pair", mountPair, "Two digits",
     "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
-  ["share", mountShare, "Share",
+  ["share", mountShare, "Share and export",
     "The address bar holds this view; the same picture and weights give the same numbers anywhere.", "v = f_θ(x)"],
 ];
 
@@ -41,9 +44,14 @@ function describe({ parameters, routing, test_accuracy: accuracy }) {
   const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} million` : `${Math.round(parameters / 1e3)} thousand`;
   const facts = [`${size} parameters`];
   if (routing) facts.push(`${routing.name} routing${routing.iterations ? `, ${routing.iterations} iterations` : ""}`);
-  if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % of the test set`);
+  if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % test accuracy`);
   return facts.join(" · ");
 }
+
+const tagline = ({ style, decoder, routing }) => [
+  style === "digit" ? "Draw a digit" : "Draw or choose a picture",
+  ...(decoder ? ["turn the knobs of its capsule"] : []), ...(routing ? ["watch the routing"] : []),
+].join(", ");
 
 function mountPicker() {
   const picker = document.getElementById("model");
@@ -53,6 +61,9 @@ function mountPicker() {
     const model = currentModel();
     Object.assign(picker, { value: model.name, title: model.summary });
     document.getElementById("model-facts").textContent = describe(model);
+    document.getElementById("model-purpose").textContent = model.purpose;
+    document.getElementById("tagline").textContent = `${tagline(model)}.`;
+    document.getElementById("main").classList.toggle("undrawn", !model.decoder);
   });
 }
 
@@ -72,7 +83,7 @@ function awaitRanges(tries = 30) {
   }, AGAIN);
 }
 
-async function load() {
+async function load(tellStory) {
   const current = startRequest(); // a stroke drawn while the page loads is kept
   const { models, routings } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
@@ -82,6 +93,7 @@ async function load() {
   if (linked) return;
   if (!state.get("model")) chooseModel(models[0].name);
   const example = await firstExample();
+  tellStory();
   if (!current()) return;
   const { image_size: [height, width], channels } = currentModel();
   if (example) showExample(example);
@@ -98,9 +110,12 @@ function main() {
   mountPicker();
   mountHints(document.getElementById("hints"));
   mountFormulas();
+  mountIdle();
+  mountMini(place);
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
+  const tellStory = mountStory(place);
   start();
-  load().catch(report);
+  load(tellStory).catch(report);
 }
 
 main();

@@ -5,10 +5,11 @@
 
 import { capitalised, latest, report } from "./api.js";
 import { button, choice, h, offer, tween } from "./elements.js";
+import { dye } from "./hues.js";
 import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { select } from "./network.js";
-import { toWire } from "./pixels.js";
+import { isBlank, toWire } from "./pixels.js";
 import { colourOf, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
 import { describeIteration, describeSpot } from "./routing_words.js";
@@ -50,7 +51,7 @@ class RoutingPanel {
     this.play = make("play", "Play", () => this.toggle());
     this.reset = make("reset", "Reset", () => this.go(0));
     this.number = h("output", { class: "routing-iteration", "data-testid": "routing-iteration" });
-    const runs = choice("Run", [["", "its own"]], {
+    const runs = choice("Run", [["", "as trained"]], {
       "aria-label": "How many iterations to run",
       onchange: () => state.set({ runs: Number(this.count.value) || null, iteration: null }),
     });
@@ -60,16 +61,19 @@ class RoutingPanel {
     return h("div", { class: "row routing-controls", hidden: true }, buttons, runs.label, this.spark.element);
   }
 
+  /** The colours of the theme, and of the selected class. */
   recolour() {
+    const [model, klass] = [currentModel(), state.get("klass")];
+    dye(this.body, klass ?? 0, model?.classes.length ?? 1);
     const paint = (property) => colourOf(this.body, `var(${property})`);
-    const [ink, line, vote, parent] = ["--ink", "--line", "--map-high", "--parent"].map(paint);
+    const [ink, line, vote, parent] = ["--ink", "--line", "--map-high", "--class"].map(paint);
     this.look = { colour: ramp(this.body), ink, line, vote, parent };
   }
 
   /** Why there is nothing to show, or null. */
   reason() {
     const model = currentModel();
-    if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
+    if (!model || !state.get("seen") || isBlank(state.get("seen"))) return "Draw something first: its routing appears here.";
     const none = `${model.title} has none. Choose another network above.`;
     return model.grid ? null : `This panel shows class capsules whose children lie in the picture. ${none}`;
   }
@@ -93,6 +97,7 @@ class RoutingPanel {
     const shape = JSON.stringify([answer.grid, model.name]);
     const last = this.trace === null || this.target() >= this.trace.R - 1;
     this.trace = new Trace(answer);
+    state.set({ entropy: answer.entropy });
     if (shape !== this.shape) this.build(model);
     this.shape = shape;
     this.overview.rescale(this.trace);
@@ -110,7 +115,7 @@ class RoutingPanel {
     const runs = state.get("runs");
     const counts = [...new Set([3, 5, 10, runs])].filter((count) => count && count !== own).sort((a, b) => a - b);
     const others = counts.map((count) => [count, `${count} iterations`]);
-    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "no iterations"]]);
+    offer(this.count, own ? [["", `as trained (${own} iterations)`], ...others] : [["", "no iterations"]]);
     this.count.value = (own && runs !== own && runs) || "";
     this.count.disabled = !own;
   }
@@ -194,7 +199,7 @@ class RoutingPanel {
     this.number.textContent = `${capitalised(routing.iteration_name)} ${iteration + 1} of ${R}`;
     this.back.disabled = this.reset.disabled = iteration === 0;
     this.next.disabled = iteration === R - 1;
-    this.play.disabled = R < 2;
+    for (const each of [this.reset, this.back, this.play, this.next]) each.hidden = R < 2; // there is nothing to step to
     this.spark.draw(entropy, iteration);
     const klass = state.get("klass");
     const known = klass !== null && klass < this.trace.J;
@@ -237,7 +242,10 @@ export function mount(section) {
   const panel = new RoutingPanel(section.querySelector(".body"));
   state.on(["answer", "drawing", "model", "runs", "klass"], () => panel.ask());
   state.on(["iteration"], () => panel.settle(true));
-  state.on(["klass"], () => panel.settle(false));
+  state.on(["klass"], () => {
+    panel.recolour();
+    panel.settle(false);
+  });
   register("runs", {
     encode: () => (state.get("runs") ? String(state.get("runs")) : null),
     decode: (text) => state.set({ runs: /^([1-9]|10)$/.test(text ?? "") ? Number(text) : null }),

@@ -15,6 +15,8 @@
  *   picture    what the selected capsule draws with these values, or null
  *   iteration  the step of the routing view, 0-based; null stands for the last
  *   runs       how many iterations the routing view runs; null for the network's own number
+ *   entropy    of the couplings in each iteration of the routing view, or null
+ *   story      the step of the guided story, 0-based; null while it is not told
  *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
  *   pair       the two digits of pair.js               pairMode    they are what all panels see
  *   measured   how often ranges that the server measured later were added to the descriptions of models
@@ -23,7 +25,7 @@
 
 const values = {
   models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
-  klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, toy: null, pair: null,
+  klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, entropy: null, story: null, toy: null, pair: null,
   pairMode: false, measured: 0, compare: [],
 };
 const listeners = [];
