@@ -25,6 +25,7 @@ FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds
 VIEWPORT: Any = {"width": 1280, "height": 900}
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
+UNFOLDED = [{"name": f"capsnet-{what}", "value": "1"} for what in ("couplings", "knobs")]  # details of panels
 
 # Counts requests by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
 WATCH = """
@@ -57,10 +58,10 @@ WATCH = """
 """
 
 QUIET = "() => net.busy === 0 && performance.now() - net.last > 50"
-FORGET = """({ name, value }) => {
+FORGET = """(items) => {
   sessionStorage.clear();
   localStorage.clear();
-  localStorage.setItem(name, value);
+  for (const { name, value } of items) localStorage.setItem(name, value);
 }"""
 READ = """(canvas) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -102,7 +103,7 @@ def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
 
 def new_context(browser: Browser, home: str, *, hints: bool = False, **options: Any) -> BrowserContext:
     """A user's browser: a returning one unless ``hints``."""
-    stored = [{"origin": home.rstrip("/"), "localStorage": [] if hints else [HINTS_SEEN]}]
+    stored = [{"origin": home.rstrip("/"), "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED]}]
     whole: Any = {"viewport": VIEWPORT, "storage_state": {"origins": stored}, **options}
     context = browser.new_context(**whole)
     context.set_default_timeout(1000 * PATIENCE)
@@ -159,7 +160,7 @@ class Visit:
         self.context.clear_permissions()
         self.page.set_viewport_size(VIEWPORT)
         self.page.goto(f"{self.home}static/icon.svg")  # of the same origin: keeps the process
-        self.page.evaluate(FORGET, HINTS_SEEN)
+        self.page.evaluate(FORGET, [HINTS_SEEN, *UNFOLDED])
 
     # Waiting
 
@@ -208,9 +209,11 @@ class Visit:
         )
 
     def knobs(self) -> list[float]:
-        return self.page.locator("#knobs input[type=range]").evaluate_all(
-            "(sliders) => sliders.map((slider) => Number(slider.value))"
+        """The values of all dimensions in order, wherever their sliders stand."""
+        values = self.page.locator("#knobs input[type=range]").evaluate_all(
+            "(sliders) => sliders.map((slider) => [Number(slider.id.split('-')[1]), Number(slider.value)])"
         )
+        return [value for _, value in sorted(values)]
 
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 import capsnet
 from capsnet.explorer import create_app
 from capsnet.models import Model
-from tests.explorer.browser import Visit, serving
+from tests.explorer.browser import Visit, new_context, serving
 from tests.explorer.conftest import BUNDLED
 from tests.explorer.reading import DOWN, Visits, apart, drawn, says
 
@@ -176,7 +176,7 @@ def test_own_colour_network_has_its_own_pictures_and_words(chromium: Browser, ph
     model.class_names = tuple(capsnet.data.load(spec, "test").class_names)
     model.card = {"data": spec}
     with serving(create_app({"mine": model}, data=spec)) as home:
-        visit = Visit(chromium, home).open()
+        visit = Visit(new_context(chromium, home).new_page(), home).open()
         seen = visit.pixels("seen")[..., :3].astype(int)
         assert seen.any()
         assert len(np.unique(seen.reshape(-1, 3).argmax(axis=1))) <= 2  # a picture of one colour, from the folder

@@ -4,7 +4,7 @@ from playwright.sync_api import Browser, expect
 
 from capsnet.explorer import create_app
 from capsnet.models import Model
-from tests.explorer.browser import Visit, serving
+from tests.explorer.browser import Visit, new_context, serving
 from tests.explorer.conftest import BUNDLED
 from tests.explorer.reading import DOWN, Visits, apart, drawn
 
@@ -41,7 +41,7 @@ def test_lost_server_is_reported_and_used_again(visit: Visit, bundled: Model) ->
 def test_server_that_is_gone_is_seen_and_comes_back(chromium: Browser, bundled: Model) -> None:
     first = serving(create_app({BUNDLED: bundled}))
     home = first.__enter__()
-    visit = Visit(chromium, home).open()
+    visit = Visit(new_context(chromium, home).new_page(), home).open()
     visit.pardoned += ["ERR_"]
     dimmed = "() => Number(getComputedStyle(document.querySelector('#classes .body')).opacity) < 0.6"
     assert not visit.page.evaluate(dimmed)

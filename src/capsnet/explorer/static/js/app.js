@@ -4,6 +4,7 @@ import { get, report } from "./api.js";
 import { mount as mountBars } from "./bars.js";
 import { mount as mountCompare } from "./compare.js";
 import { mount as mountDraw, showExample } from "./draw.js";
+import { mount as mountEffects } from "./effects.js";
 import { offer } from "./elements.js";
 import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
@@ -12,7 +13,9 @@ import { mount as mountIdle } from "./idle.js";
 import { mount as mountKnobs } from "./knobs.js";
 import { mount as mountMini } from "./mini.js";
 import { chooseModel, show, start, startRequest } from "./network.js";
+import { mount as mountMap } from "./map.js";
 import { blank } from "./pixels.js";
+import { mount as mountOscillators } from "./oscillators.js";
 import { mount as mountPair } from "./pair.js";
 import { mount as mountRouting } from "./routing.js";
 import { mount as mountShare, open } from "./share.js";
@@ -20,6 +23,7 @@ import { currentModel, state } from "./state.js";
 import { mount as mountStory } from "./story.js";
 import { mount as mountSweep } from "./sweep.js";
 import { mount as mountToy } from "./toy.js";
+import { mount as mountTurn } from "./turn.js";
 
 /** [id, mount, title, sentence, formula]; where the last two are missing, they depend on the network or the routing. */
 const PANELS = [
@@ -29,8 +33,17 @@ const PANELS = [
     "The pose says how the object looks: change one number and see what it means.", "x̂ = decoder(v_k + δ)"],
   ["sweep", mountSweep, "Sweep",
     "Each row moves one number of the capsule; choose a picture to turn that knob.", "x̂_dδ = decoder(v_k + δ e_d)"],
+  ["turn", mountTurn, "Turn it and watch",
+    "The length says that it is there, the direction says how: turn the picture and see which of them follows.",
+    "|v(g x)| ≈ |v(x)|"],
   ["routing", mountRouting, "See the routing"],
   ["toy", mountToy, "Routing by hand"],
+  ["map", mountMap, "A map of poses",
+    "Everything this capsule can draw, on two of its directions: walk, and see where your drawing lies.",
+    "x̂ = decoder(v_k + a e_1 + b e_2)"],
+  ["oscillators", mountOscillators, "Oscillators",
+    "Each has a rhythm of its own and is pulled by the others. Pull harder: when do they agree?",
+    "dθ_i/dt = ω_i + K/N Σ_j sin(θ_j - θ_i)"],
   ["pair", mountPair, "Two digits",
     "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
@@ -113,6 +126,7 @@ function main() {
   mountIdle();
   mountMini(place);
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
+  mountEffects(document.getElementById("knobs"));
   const tellStory = mountStory(place);
   start();
   load(tellStory).catch(report);

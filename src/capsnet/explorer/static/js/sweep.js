@@ -1,6 +1,7 @@
 /** Panel 4: each row moves one number of the selected capsule from -0.25 to +0.25 [Figure 4 of the paper]. */
 
 import { latest, report } from "./api.js";
+import { effectsOf } from "./effects.js";
 import { h } from "./elements.js";
 import { base, dimensionName, turn } from "./knobs.js";
 import { fromWire, nativeCanvas } from "./pixels.js";
@@ -84,6 +85,7 @@ function fill(sprite, model, klass) {
     }
   }
   grid.painted = true;
+  state.set({ effects: effectsOf(sprite, rows, columns) });
   parts.holder.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
   grid.rows.forEach(({ name, cells }, d) => {
     const words = dimensionName(model, klass, d);
