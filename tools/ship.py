@@ -45,6 +45,8 @@ SUMMARIES = {
     "capsnet-affine": "Efficient-CapsNet on digits that were only shifted, tested on affine ones",
     "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same convolutions, no capsules",
     "matrix-mnist": "matrix capsules with EM routing at CPU widths, on MNIST",
+    "capsnet-shapes": "Efficient-CapsNet on houses, boats and faces made of the same parts",
+    "capsnet-shapes-cnn": "the plain twin of capsnet-shapes: the same convolutions, no capsules",
 }
 PURPOSES = {
     "capsnet-mnist": "The paper's network, and the one to begin with.",

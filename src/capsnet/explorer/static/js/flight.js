@@ -161,6 +161,37 @@ export class Flight {
     };
   }
 
+  /** The stage as one picture, for an animation: ImageData at the page's size. */
+  compose() {
+    const [width, height] = this.size.map(Math.round);
+    const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+    const box = this.stage.getBoundingClientRect();
+    const colour = (element, property) => getComputedStyle(element)[property];
+    const place = (element) => {
+      const { left, top, width: wide, height: high } = element.getBoundingClientRect();
+      return [left - box.left, top - box.top, wide, high];
+    };
+    context.fillStyle = colour(this.stage.closest(".panel"), "backgroundColor");
+    context.fillRect(0, 0, width, height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.picture, ...place(this.picture));
+    context.imageSmoothingEnabled = true;
+    context.drawImage(this.lines, 0, 0, width, height);
+    for (const { button, bar, number } of this.rows) {
+      context.fillStyle = colour(bar.parentElement, "backgroundColor");
+      context.fillRect(...place(bar.parentElement));
+      context.fillStyle = colour(bar, "backgroundColor");
+      context.fillRect(...place(bar));
+      context.fillStyle = colour(button, "color");
+      for (const text of [button.firstChild, number]) {
+        context.font = `${colour(text, "fontWeight")} 13px system-ui, sans-serif`;
+        const [x, y, , high] = place(text);
+        context.fillText(text.textContent, x, y + 0.75 * high);
+      }
+    }
+    return context.getImageData(0, 0, width, height);
+  }
+
   drawVotes(at, shown, flying, ground) {
     const context = fit(this.lines, ...this.size);
     const { J } = this.trace;
