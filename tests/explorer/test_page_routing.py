@@ -205,12 +205,12 @@ def toy_votes(visit: Visit) -> NDArray:
     return np.array(pairs).reshape(3, 9, 2).transpose(1, 0, 2)  # plane by plane on the page
 
 
-def test_toy_link_of_an_earlier_version_is_read(visit: Visit, visits: Visits) -> None:
+def test_toy_link_of_an_earlier_version_is_read(visit: Visit) -> None:
     visit.page.locator("#toy select").select_option("attention")
     link = visit.link()
     assert "toy=attention." in link
-    other = visits().open(link.replace("toy=attention.", "toy=2."))
-    expect(other.page.locator("#toy select")).to_have_value("attention")
+    visit.open_anew(link.replace("toy=attention.", "toy=2."))
+    expect(visit.page.locator("#toy select")).to_have_value("attention")
 
 
 def test_toy_parents_follow_dragged_votes(visit: Visit) -> None:

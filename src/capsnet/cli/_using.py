@@ -178,6 +178,8 @@ class Explore:
 
     models: tyro.conf.Positional[tuple[str, ...]] = ()
     """Bundled names (see `capsnet list weights`), files of weights or run folders; default: all bundled models."""
+    data: str | None = None
+    """Whose test pictures the gallery shows for models whose own data set is not bundled, e.g. folder:photos."""
     port: int | None = None
     """Where to listen; default: the first free port from 8028 on."""
     host: str = "127.0.0.1"
@@ -193,5 +195,5 @@ class Explore:
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet.explorer import explore
 
-        options = {key: getattr(self, key) for key in ("host", "port", "browser", "token")}
+        options = {key: getattr(self, key) for key in ("data", "host", "port", "browser", "token")}
         explore(self.models, names=self.name, say=say, **options)

@@ -97,6 +97,7 @@ class ModelInfo(Answer):
     name: str
     title: str
     summary: str
+    purpose: str
     parameters: int
     image_size: list[int]
     channels: int

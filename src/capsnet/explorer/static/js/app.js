@@ -9,7 +9,9 @@ import { offer } from "./elements.js";
 import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
+import { mount as mountIdle } from "./idle.js";
 import { mount as mountKnobs } from "./knobs.js";
+import { mount as mountMini } from "./mini.js";
 import { chooseModel, show, start, startRequest } from "./network.js";
 import { mount as mountMap } from "./map.js";
 import { blank } from "./pixels.js";
@@ -20,6 +22,7 @@ import { mount as mountRouting } from "./routing.js";
 import { mount as mountScene } from "./scene.js";
 import { mount as mountShare, open } from "./share.js";
 import { currentModel, state } from "./state.js";
+import { mount as mountStory } from "./story.js";
 import { mount as mountSweep } from "./sweep.js";
 import { mount as mountToy } from "./toy.js";
 import { mount as mountTurn } from "./turn.js";
@@ -48,7 +51,7 @@ const PANELS = [
   ["scene", mountScene, "Build a scene",
     "The same parts make a house, a boat or no whole at all: move them and see who notices."],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
-  ["share", mountShare, "Share",
+  ["share", mountShare, "Share and export",
     "The address bar holds this view; the same picture and weights give the same numbers anywhere.", "v = f_θ(x)"],
 ];
 
@@ -58,9 +61,14 @@ function describe({ parameters, routing, test_accuracy: accuracy }) {
   const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} million` : `${Math.round(parameters / 1e3)} thousand`;
   const facts = [`${size} parameters`];
   if (routing) facts.push(`${routing.name} routing${routing.iterations ? `, ${routing.iterations} iterations` : ""}`);
-  if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % of the test set`);
+  if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % test accuracy`);
   return facts.join(" · ");
 }
+
+const tagline = ({ style, decoder, routing }) => [
+  style === "digit" ? "Draw a digit" : "Draw or choose a picture",
+  ...(decoder ? ["turn the knobs of its capsule"] : []), ...(routing ? ["watch the routing"] : []),
+].join(", ");
 
 function mountPicker() {
   const picker = document.getElementById("model");
@@ -70,6 +78,9 @@ function mountPicker() {
     const model = currentModel();
     Object.assign(picker, { value: model.name, title: model.summary });
     document.getElementById("model-facts").textContent = describe(model);
+    document.getElementById("model-purpose").textContent = model.purpose;
+    document.getElementById("tagline").textContent = `${tagline(model)}.`;
+    document.getElementById("main").classList.toggle("undrawn", !model.decoder);
   });
 }
 
@@ -89,7 +100,7 @@ function awaitRanges(tries = 30) {
   }, AGAIN);
 }
 
-async function load() {
+async function load(tellStory) {
   const current = startRequest(); // a stroke drawn while the page loads is kept
   const { models, routings } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
@@ -99,6 +110,7 @@ async function load() {
   if (linked) return;
   if (!state.get("model")) chooseModel(models[0].name);
   const example = await firstExample();
+  tellStory();
   if (!current()) return;
   const { image_size: [height, width], channels } = currentModel();
   if (example) showExample(example);
@@ -115,11 +127,14 @@ function main() {
   mountPicker();
   mountHints(document.getElementById("hints"));
   mountFormulas();
+  mountIdle();
+  mountMini(place);
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
   mountEffects(document.getElementById("knobs"));
   mountTools(place);
+  const tellStory = mountStory(place);
   start();
-  load().catch(report);
+  load(tellStory).catch(report);
 }
 
 main();

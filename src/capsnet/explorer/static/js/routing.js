@@ -8,10 +8,11 @@ import { Contributions } from "./contributions.js";
 import { button, choice, h, mayMove, offer, tween } from "./elements.js";
 import { Flight } from "./flight.js";
 import { head } from "./formulas.js";
+import { dye } from "./hues.js";
 import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { chooseModel, select } from "./network.js";
-import { toWire } from "./pixels.js";
+import { isBlank, toWire } from "./pixels.js";
 import { animate } from "./panel_export.js";
 import { colourOf, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
@@ -104,7 +105,7 @@ class RoutingPanel {
     this.play = make("play", "Play", () => this.toggle());
     this.reset = make("reset", "Reset", () => this.go(0));
     this.number = h("output", { class: "routing-iteration", "data-testid": "routing-iteration" });
-    const runs = choice("Run", [["", "its own"]], {
+    const runs = choice("Run", [["", "as trained"]], {
       "aria-label": "How many iterations to run",
       onchange: () => state.set({ runs: Number(this.count.value) || null, iteration: null }),
     });
@@ -126,9 +127,12 @@ class RoutingPanel {
       h("label", { class: "check" }, this.slow, "Slow motion"), routes.label, runs.label, this.spark.element);
   }
 
+  /** The colours of the theme, and of the selected class. */
   recolour() {
+    const [model, klass] = [currentModel(), state.get("klass")];
+    dye(this.body, klass ?? 0, model?.classes.length ?? 1);
     const paint = (property) => colourOf(this.body, `var(${property})`);
-    const [ink, line, vote, parent] = ["--ink", "--line", "--map-high", "--parent"].map(paint);
+    const [ink, line, vote, parent] = ["--ink", "--line", "--map-high", "--class"].map(paint);
     const dark = getComputedStyle(document.documentElement).colorScheme === "dark"
       || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
     this.look = { colour: ramp(this.body), ink, line, vote, parent, ground: dark ? "dark" : "light" };
@@ -137,7 +141,7 @@ class RoutingPanel {
   /** Why there is nothing to show, or null. */
   reason() {
     const model = currentModel();
-    if (!model || !state.get("seen")) return "Draw something first: its routing appears here.";
+    if (!model || !state.get("seen") || isBlank(state.get("seen"))) return "Draw something first: its routing appears here.";
     const none = `${model.title} has none. Choose another network above.`;
     return model.grid ? null : `This panel shows class capsules whose children lie in the picture. ${none}`;
   }
@@ -164,6 +168,7 @@ class RoutingPanel {
     const shape = JSON.stringify([answer.grid, model.name]);
     const last = this.trace === null || this.target() >= this.trace.R - 1;
     this.trace = new Trace(answer);
+    state.set({ entropy: answer.entropy });
     if (shape !== this.shape) this.build(model);
     this.shape = shape;
     this.overview.rescale(this.trace);
@@ -195,7 +200,7 @@ class RoutingPanel {
     const runs = state.get("runs");
     const counts = [...new Set([3, 5, 10, runs])].filter((count) => count && count !== own).sort((a, b) => a - b);
     const others = counts.map((count) => [count, `${count} iterations`]);
-    offer(this.count, own ? [["", `its own ${own} iterations`], ...others] : [["", "no iterations"]]);
+    offer(this.count, own ? [["", `as trained (${own} iterations)`], ...others] : [["", "no iterations"]]);
     this.count.value = (own && runs !== own && runs) || "";
     this.count.disabled = !own;
   }
@@ -303,6 +308,7 @@ class RoutingPanel {
     this.number.textContent = `${capitalised(routing.iteration_name)} ${iteration + 1} of ${R}`;
     this.back.disabled = this.reset.disabled = iteration === 0;
     this.next.disabled = iteration === R - 1;
+    for (const each of [this.reset, this.back, this.play, this.next, this.scrub]) each.hidden = R < 2; // there is nothing to step to
     this.scrub.disabled = R < 2;
     this.scrub.setAttribute("aria-valuetext", this.number.textContent);
     this.spark.draw(entropy, iteration);
@@ -368,7 +374,10 @@ export function mount(section) {
   animate("routing", () => frames(panel));
   state.on(["answer", "drawing", "model", "runs", "route", "klass"], () => panel.ask());
   state.on(["iteration"], () => panel.settle(true));
-  state.on(["klass"], () => panel.settle(false));
+  state.on(["klass"], () => {
+    panel.recolour();
+    panel.settle(false);
+  });
   register("runs", {
     encode: () => (state.get("runs") ? String(state.get("runs")) : null),
     decode: (text) => state.set({ runs: /^([1-9]|10)$/.test(text ?? "") ? Number(text) : null }),

@@ -17,7 +17,6 @@ let grid = null;
 let parts = null;
 
 export function mount(section) {
-  const reason = h("p", { class: "note reason", hidden: true }, "This network has no capsules that can be drawn.");
   const holder = h("div", {
     class: "sweep", role: "grid", "aria-label": "Sweep of each dimension", "data-testid": "sweep",
     onclick: ({ target }) => choose(target.closest(".cell")),
@@ -27,8 +26,8 @@ export function mount(section) {
       choose(event.target.closest(".cell"));
     },
   });
-  parts = { reason, holder, stop: rove(holder, ".cell") };
-  section.querySelector(".body").append(reason, holder);
+  parts = { section, holder, stop: rove(holder, ".cell") };
+  section.querySelector(".body").append(holder);
   state.on(["model"], build);
   state.on(["answer", "klass"], () => ask().catch(report));
   state.on(["pose"], mark);
@@ -40,8 +39,7 @@ export const strip = () => grid?.painted ? grid.canvas : null;
 function build() {
   const { dims, decoder, image_size: [height, width] } = currentModel();
   const works = Boolean(dims && decoder);
-  parts.reason.hidden = works;
-  parts.holder.hidden = !works;
+  parts.section.hidden = !works;
   grid = null;
   if (!works) return;
   const canvas = h("canvas", { class: "pixels", role: "presentation" });
