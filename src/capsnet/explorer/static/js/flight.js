@@ -17,7 +17,8 @@ export class Flight {
   /** `onChoose` gets the class whose capsule is chosen. */
   constructor(onChoose) {
     this.onChoose = onChoose;
-    this.picture = h("canvas", { class: "flight-picture", role: "img", "data-testid": "contributions" });
+    const look = { class: "flight-picture", role: "img", "aria-label": "Contributions", "data-testid": "contributions" };
+    this.picture = h("canvas", look);
     this.parents = h("div", { class: "flight-parents", role: "group", "aria-label": "Class capsules" });
     this.lines = h("canvas", { class: "flight-lines", "aria-hidden": "true" });
     this.words = h("p", { class: "note flight-words", "data-testid": "contribution-words" });

@@ -5,7 +5,7 @@
 
 import { get, latest, report } from "./api.js";
 import { button, choice, figure, h, offer } from "./elements.js";
-import { dimensionName } from "./knobs.js";
+import { change, dimensionName } from "./knobs.js";
 import { frame, fromWire, nativeCanvas, paint, toWire } from "./pixels.js";
 import { principal, project } from "./principal.js";
 import { currentModel, state } from "./state.js";
@@ -53,7 +53,8 @@ class PoseMap {
     const axes = (name) => choice(name, [], { "data-testid": `map-${name.toLowerCase()}`, onchange: rechoose });
     const [across, up] = [axes("Across"), axes("Up")];
     [this.across, this.up] = [across.select, up.select];
-    this.sheet = h("canvas", { class: "pixels map-sheet", role: "img", "data-testid": "map-sheet" });
+    const look = { class: "pixels map-sheet", role: "img", "aria-label": "A map of poses", "data-testid": "map-sheet" };
+    this.sheet = h("canvas", look);
     const pin = (kind) => h("span", { class: `map-pin ${kind}`, "data-testid": `map-pin-${kind}`, hidden: true });
     this.pins = Object.fromEntries(["own", "end", "here"].map((kind) => [kind, pin(kind)]));
     this.field = h("div", { class: "map-field" }, this.sheet, ...Object.values(this.pins));
@@ -63,16 +64,15 @@ class PoseMap {
       oninput: () => this.go(this.at.with(axis, Number(this.ranges[axis].value))),
     });
     this.ranges = [range(0, "Place on the map, across"), range(1, "Place on the map, up")];
-    this.here = figure("map-here", "");
+    this.here = figure("map-here", "What the capsule draws");
     this.words = h("p", { class: "note", "data-testid": "map-words" });
-    this.knobs = button("Set the knobs to this", () => state.set({ pose: Float64Array.from(this.pose()) }),
-      { class: "button small", "data-testid": "map-knobs" });
+    const small = (testid, text, onclick) => button(text, onclick, { class: "button small", "data-testid": testid });
+    this.knobs = small("map-knobs", "Set the knobs to this", () => change(Float64Array.from(this.pose())));
     this.slider = h("input", {
       type: "range", min: 0, max: 1, step: 0.01, value: 0, "aria-label": "From your drawing to the other one",
       "data-testid": "map-morph",
       oninput: () => { this.morph = Number(this.slider.value); this.draw(); },
     });
-    const small = (testid, text, onclick) => button(text, onclick, { class: "button small", "data-testid": testid });
     this.other = small("map-another", "", () => this.another().catch(report));
     this.keep = small("map-keep", "Keep this drawing", () => this.keepThis());
     this.ends = [["map-from", "Your drawing"], ["map-to", "The other one"]].map(([id, label]) =>
