@@ -174,7 +174,7 @@ class RoutingPanel {
     this.overview.rescale(this.trace);
     this.types.rescale(this.trace);
     this.scrub.max = this.trace.R - 1;
-    this.flight.show(new Contributions(answer, this.trace), seen, model);
+    this.flight.show(answer.contributions ? new Contributions(answer, this.trace) : null, seen, model);
     this.offerRoutes(model);
     this.regions.picture(seen);
     this.votes.show(answer.votes, klass, model.classes[klass]);
