@@ -19,9 +19,11 @@ export function exchanged(picture) {
   const { width, height, channels, bytes } = picture;
   const moved = blank(width, height, channels);
   const [right, down] = [width >> 1, height >> 1];
+  const at = (y, x) => (y * width + x) * channels;
   for (let y = 0; y < 2 * down; y += 1) {
     for (let x = 0; x < 2 * right; x += 1) {
-      const [from, to] = [[y, x], [(y + down) % (2 * down), (x + right) % (2 * right)]].map(([j, i]) => (j * width + i) * channels);
+      const from = at(y, x);
+      const to = at((y + down) % (2 * down), (x + right) % (2 * right));
       moved.bytes.set(bytes.subarray(from, from + channels), to);
     }
   }
@@ -78,7 +80,8 @@ const sure = (answer) => answer.length >= PRESENT;
 function conclude(answers, total) {
   const own = answers.at(-1);
   const kept = own.moved.filter(sure).length;
-  const counts = answers.map(({ model, moved }, n) => `${model.title}${n ? "" : " is still sure"} of ${moved.filter(sure).length}`);
+  const counts = answers.map(({ model, moved }, n) =>
+    `${model.title}${n ? "" : " is still sure"} of ${moved.filter(sure).length}`);
   const first = `Of the first ${total} test pictures, taken apart like this, ${counts.join(", ")}.`;
   if (!own.model.decoder) return first;
   const [whole, moved] = ["whole", "moved"].map((kind) => {
