@@ -13,6 +13,7 @@ import { whenSeen } from "./visible.js";
 
 const SIDE = 9; // pictures on each axis
 const AT_ONCE = 16; // that the server decodes
+const EXAMPLES = 16; // test pictures whose poses are looked at
 const REACH = 2.2; // deviations to either side, of principal directions
 const [LOW, HIGH] = [-0.3, 0.3]; // of a knob whose range is not known
 
@@ -32,7 +33,7 @@ async function gatherExamples(model, klass) {
   const row = fromWire(sprite);
   const ask = latest();
   const found = [];
-  for (let n = 0; n < items.length; n += 1) {
+  for (let n = 0; n < Math.min(EXAMPLES, items.length); n += 1) {
     const picture = frame(row, n, row.width / items.length);
     const answer = await ask("/api/classify", { model: model.name, seen: toWire(picture) });
     if (answer.order[0] === klass) found.push({ picture, pose: answer.poses[klass] });
@@ -67,7 +68,7 @@ class PoseMap {
     this.here = figure("map-here", "What the capsule draws");
     this.words = h("p", { class: "note", "data-testid": "map-words" });
     const small = (testid, text, onclick) => button(text, onclick, { class: "button small", "data-testid": testid });
-    this.knobs = small("map-knobs", "Set the knobs to this", () => change(Float64Array.from(this.pose())));
+    this.knobs = small("map-knobs", "Set the knobs to this", () => this.plane && change(Float64Array.from(this.pose())));
     this.slider = h("input", {
       type: "range", min: 0, max: 1, step: 0.01, value: 0, "aria-label": "From your drawing to the other one",
       "data-testid": "map-morph",
@@ -120,6 +121,7 @@ class PoseMap {
     this.other.hidden = !model.gallery;
     this.other.textContent = `Another “${model.classes[klass]}”`;
     paint(this.ends[0], state.get("seen"));
+    if (!this.plane) this.decode(this.own).catch(report); // something to look at while the map is made
     await this.rechoose();
   }
 
