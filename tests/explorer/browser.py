@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 from capsnet.serving.server import Server, listen
 from tests.explorer.conftest import BUNDLED
@@ -27,7 +27,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds
+VIEWPORT: Any = {"width": 1280, "height": 900}
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
+UNFOLDED = [{"name": f"capsnet-{what}", "value": "1"} for what in ("couplings", "knobs")]  # details of panels
 
 # Counts questions by path, to the server or to the workers of the page without one: `busy` now, `most` at once, `sent` in
 # all; and what the policy refused.
@@ -76,6 +78,11 @@ WATCH = """
 """
 
 QUIET = "() => net.busy === 0 && performance.now() - net.last > 50"
+FORGET = """(items) => {
+  sessionStorage.clear();
+  localStorage.clear();
+  for (const { name, value } of items) localStorage.setItem(name, value);
+}"""
 READ = """(canvas) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   let text = "";
@@ -99,10 +106,10 @@ def launched() -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """A real server on a free port of the loopback, in a thread; its address."""
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """A real server on a (free) port of the loopback, in a thread; its address."""
     ready = threading.Event()
-    with listen("127.0.0.1", 0) as listener:
+    with listen("127.0.0.1", port) as listener:
         config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1)
         server = Server(config, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -134,26 +141,36 @@ def serving_folder(folder: Path, prefix: str = "/project/explorer/") -> Iterator
         thread.join(PATIENCE)
 
 
+def new_context(browser: Browser, home: str, *, hints: bool = False, **options: Any) -> BrowserContext:
+    """A user's browser: a returning one unless ``hints``."""
+    stored = [{"origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)), "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED]}]
+    whole: Any = {"viewport": VIEWPORT, "storage_state": {"origins": stored}, **options}
+    context = browser.new_context(**whole)
+    context.set_default_timeout(1000 * PATIENCE)
+    context.add_init_script(WATCH)
+    return context
+
+
 class Visit:
     """One user's page. ``pardoned`` lists console errors that the test provokes."""
 
-    def __init__(self, browser: Browser, home: str, *, hints: bool = False, **options: Any) -> None:
-        stored = [{"origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)), "localStorage": [] if hints else [HINTS_SEEN]}]
-        whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": stored}, **options}
+    def __init__(self, page: Page, home: str) -> None:
         self.home = home
-        self.context = browser.new_context(**whole)
-        self.context.set_default_timeout(1000 * PATIENCE)
-        self.page: Page = self.context.new_page()
-        self.page.add_init_script(WATCH)
+        self.page = page
+        self.context = page.context
         self.complaints: list[str] = []
         self.pardoned: list[str] = []
         self.addresses: list[str] = []
-        self.page.on("console", self.collect)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.addresses.append(request.url))
+        self.listeners: dict[Any, Callable[[Any], None]] = {
+            "console": self.collect,
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "request": lambda request: self.addresses.append(request.url),
+        }
+        for event, listener in self.listeners.items():
+            page.on(event, listener)
 
     def collect(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
+        if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):  # asked for by ``reset``
             self.complaints.append(message.text)
 
     def open(self, link: str = "") -> "Visit":
@@ -163,15 +180,27 @@ class Visit:
         self.quiet()
         return self
 
+    def open_anew(self, link: str = "") -> "Visit":
+        """Open the page as on another computer: nothing is remembered but the link."""
+        self.reset()
+        return self.open(link)
+
     def close(self) -> None:
         """Check that there were no errors, no violated policy, no requests to other hosts."""
         refused = self.page.evaluate("() => window.net?.refused ?? []")
-        self.context.close()
+        for event, listener in self.listeners.items():
+            self.page.remove_listener(event, listener)
         errors = [text for text in self.complaints if not any(words in text for words in self.pardoned)]
         foreign = [url for url in self.addresses if not url.startswith((self.home, "blob:", "data:"))]
-        assert errors == []
-        assert foreign == []
-        assert refused == []
+        assert (errors, foreign, refused) == ([], [], []), f"errors {errors}, other hosts {foreign}, refused {refused}"
+
+    def reset(self) -> None:
+        """Make the page as new for the next visit. A new context takes three times as long as this and a load."""
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.context.clear_permissions()
+        self.page.set_viewport_size(VIEWPORT)
+        self.page.goto(f"{self.home}static/icon.svg")  # of the same origin: keeps the process
+        self.page.evaluate(FORGET, [HINTS_SEEN, *UNFOLDED])
 
     # Waiting
 
@@ -220,9 +249,11 @@ class Visit:
         )
 
     def knobs(self) -> list[float]:
-        return self.page.locator("#knobs input[type=range]").evaluate_all(
-            "(sliders) => sliders.map((slider) => Number(slider.value))"
+        """The values of all dimensions in order, wherever their sliders stand."""
+        values = self.page.locator("#knobs input[type=range]").evaluate_all(
+            "(sliders) => sliders.map((slider) => [Number(slider.id.split('-')[1]), Number(slider.value)])"
         )
+        return [value for _, value in sorted(values)]
 
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()

@@ -178,6 +178,8 @@ class Explore:
 
     models: tyro.conf.Positional[tuple[str, ...]] = ()
     """Bundled names (see `capsnet list weights`), files of weights or run folders; default: all bundled models."""
+    data: str | None = None
+    """Whose test pictures the gallery shows for models whose own data set is not bundled, e.g. folder:photos."""
     port: int | None = None
     """Where to listen; default: the first free port from 8028 on."""
     host: str = "127.0.0.1"
@@ -202,7 +204,7 @@ class Explore:
             return self.write()
         if self.runtime is not None:
             raise ValueError("--runtime is for --static: it is what the page without a server computes with")
-        options = {key: getattr(self, key) for key in ("host", "port", "browser", "token")}
+        options = {key: getattr(self, key) for key in ("data", "host", "port", "browser", "token")}
         explore(self.models, names=self.name, say=say, **options)
 
     def write(self) -> None:
@@ -210,6 +212,6 @@ class Explore:
         from capsnet.explorer import write_static
 
         assert self.static is not None
-        done = write_static(self.static, self.models, runtime=self.runtime, say=say)
+        done = write_static(self.static, self.models, data=self.data, runtime=self.runtime, say=say)
         say(f"wrote {done.folder}: {', '.join(done.models)}; {done.compressed / 1e6:.1f} MB compressed")
         hint(f"try it: python -m http.server --directory {done.folder}")

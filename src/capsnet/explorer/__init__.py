@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 def explore(
     models: Sequence[str | Path] = (),
     *,
+    data: str | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
     browser: bool = True,
@@ -39,6 +40,8 @@ def explore(
 
     Args:
         models: names of bundled models, weight files or run folders; none means all bundled models of images.
+        data: the data set whose test pictures the gallery shows for models whose own is not bundled, for example
+            ``"folder:photos"``. The server opens no data set of its own accord.
         host: where to listen. Beyond this machine, or with ``names``, a token is needed; a random one is made if
             ``token`` is None.
         port: None takes the first free port from 8028 on.
@@ -51,13 +54,14 @@ def explore(
     from capsnet.explorer.app import create_app as create
     from capsnet.serving.server import serve
 
-    app = partial(create, models)
+    app = partial(create, models, data=data)
     serve(app, title="the explorer", host=host, port=port, browser=browser, token=token, names=names, say=say)
 
 
 def create_app(
     models: Mapping[str, Model] | Sequence[str | Path],
     *,
+    data: str | None = None,
     token: str | None = None,
     host: str = "127.0.0.1",
     names: Sequence[str] = (),
@@ -67,7 +71,7 @@ def create_app(
     _need_extra()
     from capsnet.explorer.app import create_app as create
 
-    return create(models, token=token, host=host, names=names)
+    return create(models, data=data, token=token, host=host, names=names)
 
 
 def write_static(
