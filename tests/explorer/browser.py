@@ -143,7 +143,12 @@ def serving_folder(folder: Path, prefix: str = "/project/explorer/") -> Iterator
 
 def new_context(browser: Browser, home: str, *, hints: bool = False, **options: Any) -> BrowserContext:
     """A user's browser: a returning one unless ``hints``."""
-    stored = [{"origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)), "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED]}]
+    stored = [
+        {
+            "origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)),
+            "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED],
+        }
+    ]
     whole: Any = {"viewport": VIEWPORT, "storage_state": {"origins": stored}, **options}
     context = browser.new_context(**whole)
     context.set_default_timeout(1000 * PATIENCE)

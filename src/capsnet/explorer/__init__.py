@@ -78,6 +78,7 @@ def write_static(
     folder: str | Path,
     models: Mapping[str, Model] | Sequence[str | Path] = (),
     *,
+    data: str | None = None,
     runtime: str | Path | None = None,
     routings: Sequence[str] | None = None,
     say: Callable[[str], object] = log.info,
@@ -91,6 +92,7 @@ def write_static(
         folder: a new or empty folder, or one that was written here before, which is replaced.
         models: names of bundled models, weight files or run folders, or a mapping of public names to models; none means
             the smallest bundled one of each kind.
+        data: as in ``explore``; some of its test pictures are put into the folder.
         runtime: an unpacked npm package onnxruntime-web, to be used instead.
         routings: names of the routings to choose from; None offers all that ONNX can express.
         say: gets what is being done as text: it takes some minutes.
@@ -98,7 +100,7 @@ def write_static(
     _need_extra()
     from capsnet.explorer._static import write_static as write
 
-    return write(folder, models, runtime=runtime, routings=routings, say=say)
+    return write(folder, models, data=data, runtime=runtime, routings=routings, say=say)
 
 
 def _need_extra() -> None:

@@ -1,13 +1,14 @@
 """Test pictures for the page without a server: some of each class, hard and misread ones, and pairs."""
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from capsnet.explorer._first_pair import first_pair
 from capsnet.explorer._gallery import PAGE, Gallery
 from capsnet.explorer._seen import tiled
 from capsnet.explorer._service import ModelEntry
@@ -22,16 +23,16 @@ COLUMNS = 24
 Write = Callable[[str, bytes], object]
 
 
-def write_examples(entries: Iterable[ModelEntry], write: Write) -> dict[str, Any]:
+def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, Any]:
     """Write the pictures as PNG files. Returns what is in them:
 
-    - ``models``: by model, the number of its set, and of each of its kinds the [index, label, seen as] of examples;
+    - ``models``: by model, the number of its set, its first pair, and of each kind the [index, label, seen as] of examples;
     - ``sets``: by number, ``file``, and the index of each picture in it; ``pairs`` likewise, with labels and offsets.
     """
     galleries: dict[str, list[ModelEntry]] = {}
     for entry in entries:
-        if entry.gallery.exists() and entry.gallery.info is not None:
-            galleries.setdefault(str(entry.gallery.info.gallery), []).append(entry)
+        if entry.gallery.exists():
+            galleries.setdefault(str(entry.gallery.source), []).append(entry)
     about: dict[str, Any] = {"models": {}, "sets": []}
     for number, group in enumerate(galleries.values()):
         kinds = {entry.name: _kinds(entry) for entry in group}
@@ -42,7 +43,10 @@ def write_examples(entries: Iterable[ModelEntry], write: Write) -> dict[str, Any
         write(file, png(pictures))
         described = {"file": file, "size": list(pictures.shape[1:]), "indices": indices}
         about["sets"].append(described | {"pairs": _pairs(group[0].gallery, f"pairs-{number}.png", write)})
-        about["models"] |= {name: {"set": number, "kinds": own} for name, own in kinds.items()}
+        paired = about["sets"][number]["pairs"] is not None
+        for entry in group:
+            first = first_pair(entry, entries) if paired else None
+            about["models"][entry.name] = {"set": number, "kinds": kinds[entry.name], "first_pair": first}
     return about
 
 

@@ -43,6 +43,7 @@ def write_static(
     folder: str | Path,
     models: Models = (),
     *,
+    data: str | None = None,
     runtime: str | Path | None = None,
     routings: Sequence[str] | None = None,
     say: Callable[[str], object] = lambda _: None,
@@ -51,7 +52,7 @@ def write_static(
     folder = Path(folder).expanduser()
     _check_place(folder)
     files = runtime_files(runtime)  # first: everything below takes minutes
-    service = ExplorerService(models or smallest(load_models()))
+    service = ExplorerService(models or smallest(load_models()), data)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
         _write_page(made)

@@ -8,12 +8,14 @@ const QUICK = ["/api/decode", "/api/toy/route"];
 const waiting = new Map(); // questions without an answer yet, by number
 const workers = {};
 let asked = 0;
+let loaded = false; // the first picture is classified: until then a second worker would only compete with the first
 
 function start(lane) {
   const worker = new Worker(new URL("./runtime/worker.js", import.meta.url), { type: "module", name: lane });
   worker.addEventListener("message", ({ data: { number, answer, error } }) => {
-    const { resolve, reject } = waiting.get(number);
+    const { path, resolve, reject } = waiting.get(number);
     waiting.delete(number);
+    loaded ||= path === "/api/classify";
     if (error === undefined) resolve(answer);
     else reject(new Error(error));
   });
@@ -25,11 +27,11 @@ function start(lane) {
 }
 
 export function ask(path, body) {
-  const lane = QUICK.includes(path) ? "quick" : "slow";
+  const lane = loaded && QUICK.includes(path) ? "quick" : "slow";
   workers[lane] ??= start(lane);
   const number = (asked += 1);
   return new Promise((resolve, reject) => {
-    waiting.set(number, { resolve, reject });
+    waiting.set(number, { path, resolve, reject });
     workers[lane].postMessage({ number, path, body });
   });
 }

@@ -21,7 +21,7 @@ async function cut({ file, size: [height, width, channels] }, n) {
 async function ownOf({ name }) {
   const { models, sets } = await json("examples.json");
   if (!models[name]) throw new Error("there is no gallery for this model");
-  return { kinds: models[name].kinds, set: sets[models[name].set] };
+  return { ...models[name], set: sets[models[name].set] };
 }
 
 /** An example in the middle of the model's frame. */
@@ -48,11 +48,11 @@ export async function digit(model, index) {
   return { picture: await framed(set, index, model), label };
 }
 
-/** The pair of a number; there are fewer than on a server, so the numbers begin again. */
+/** The pair of a number (there are fewer than on a server: the numbers begin again), or, with null, the first one. */
 export async function randomPair(model, number) {
-  const { pairs } = (await ownOf(model)).set;
+  const { set: { pairs }, first_pair: first } = await ownOf(model);
   if (!pairs) throw new Error("there are no pairs for this model");
-  const n = number % pairs.labels.length;
-  const [first, second] = await Promise.all([cut(pairs, 2 * n), cut(pairs, 2 * n + 1)]);
-  return { first, second, labels: pairs.labels[n], offsets: pairs.offsets[n] };
+  const n = (number ?? first) % pairs.labels.length;
+  const pictures = await Promise.all([cut(pairs, 2 * n), cut(pairs, 2 * n + 1)]);
+  return { first: pictures[0], second: pictures[1], labels: pairs.labels[n], offsets: pairs.offsets[n] };
 }

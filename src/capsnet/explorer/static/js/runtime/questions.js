@@ -141,7 +141,7 @@ const WITHOUT = {
     return { items, sprite: toWire(tiled(shown, shown.length)), pages };
   },
   "pair/random": async (model, query) => {
-    const { first, second, ...rest } = await randomPair(model, Number(query.get("number")));
+    const { first, second, ...rest } = await randomPair(model, query.has("number") ? Number(query.get("number")) : null);
     return { first: toWire(first), second: toWire(second), ...rest };
   },
 };

@@ -68,7 +68,29 @@ export function describeTrace(steps, normalised, klass) {
   return {
     iterations: couplings.shape[0], couplings: toBase64(bytes), ...scale, entropy: entropies(steps, normalised),
     lengths: rows(activations), votes: klass === null ? null : describeVotes(steps, votes, klass),
+    ...describeContributions(steps), phases: null, // a routing by synchronisation has them, on a server
   };
+}
+
+/** What each child brings to each parent, along the parent: c (u_hat . v) / |v|; int16 n means contribution * n / 32767. */
+function describeContributions({ couplings: { values: couplings, shape: [R, I, J] }, steps, votes }) {
+  const D = votes.shape[2];
+  const brought = new Float32Array(R * I * J);
+  for (let r = 0; r < R; r += 1) {
+    for (let j = 0; j < J; j += 1) {
+      const pose = steps.values.subarray((r * J + j) * D, (r * J + j + 1) * D);
+      const length = Math.max(Math.hypot(...pose), 1e-12);
+      for (let i = 0; i < I; i += 1) {
+        let along = 0;
+        for (let d = 0; d < D; d += 1) along += votes.values[(i * J + j) * D + d] * pose[d];
+        const n = (r * I + i) * J + j;
+        brought[n] = (couplings[n] * along) / length;
+      }
+    }
+  }
+  const size = Math.max(brought.reduce((most, value) => Math.max(most, Math.abs(value)), 0), 1e-12);
+  const packed = Int16Array.from(brought, (value) => round(value * (32767 / size)));
+  return { contributions: toBase64(new Uint8Array(packed.buffer)), contribution: size };
 }
 
 /** The votes for one parent in the plane of their first two principal components, and the parent's path in it. */
