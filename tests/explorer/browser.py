@@ -31,8 +31,8 @@ VIEWPORT: Any = {"width": 1280, "height": 900}
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
 UNFOLDED = [{"name": f"capsnet-{what}", "value": "1"} for what in ("couplings", "knobs")]  # details of panels
 
-# Counts questions by path, to the server or to the workers of the page without one: `busy` now, `most` at once, `sent` in
-# all; and what the policy refused.
+# Counts questions by path, to the server or to the workers of the page without one: `busy` now, `most` at once, `sent`
+# in all; and what the policy refused.
 WATCH = """
 (() => {
   const net = { busy: 0, last: performance.now(), now: {}, most: {}, sent: {}, refused: [] };

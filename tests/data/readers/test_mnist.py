@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capsnet.data import ArrayDataset, mnist
 from capsnet import _files
+from capsnet.data import ArrayDataset, mnist
 from capsnet.data.readers.mnist import SHA256
 from tests.data.idx_files import write_idx
 

@@ -52,10 +52,12 @@ export function choose(mask, ink) {
   const main = parts.reduce((best, part) => (score(part, height, width) > score(best, height, width) ? part : best));
   const reach = 0.25 * Math.max(main.bottom - main.top, main.right - main.left);
   const kept = parts.map((part) => {
-    const gap = Math.max(part.top - main.bottom, main.top - part.bottom, part.left - main.right, main.left - part.right);
+    const [high, wide] = [[part.top - main.bottom, main.top - part.bottom], [part.left - main.right, main.left - part.right]];
+    const gap = Math.max(...high, ...wide);
     return part === main || (gap <= reach && part.mass >= 0.04 * main.mass && part.edge === 0);
   });
-  return { score: score(main, height, width), digit: map(mask, (_, n) => Number(labels[n] > 0 && kept[labels[n] - 1])) };
+  const digit = map(mask, (_, n) => Number(labels[n] > 0 && kept[labels[n] - 1]));
+  return { score: score(main, height, width), digit };
 }
 
 function score({ central, edge, top, left, bottom, right }, height, width) {

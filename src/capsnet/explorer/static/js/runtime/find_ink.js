@@ -26,7 +26,7 @@ function toWorkingSize(of) {
 
 /** Dark ink, or light ink, whichever scores higher. */
 function searchBoth(pixels, papers, local) {
-  const [dark, light] = [search(flattened(pixels, papers, false), local), search(flattened(pixels, papers, true), local)];
+  const [dark, light] = [false, true].map((inverted) => search(flattened(pixels, papers, inverted), local));
   return dark.score >= light.score ? dark : light;
 }
 

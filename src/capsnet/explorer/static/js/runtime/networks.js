@@ -8,8 +8,8 @@ const memory = [];
 
 /** Channels first, in [0, 1]. */
 function toInput({ width, height, channels, bytes }) {
-  const values = new Float32Array(bytes.length);
-  for (let n = 0; n < bytes.length; n += 1) values[(n % channels) * width * height + Math.floor(n / channels)] = bytes[n] / 255;
+  const [values, size] = [new Float32Array(bytes.length), width * height];
+  for (let n = 0; n < bytes.length; n += 1) values[(n % channels) * size + Math.floor(n / channels)] = bytes[n] / 255;
   return { values, shape: [1, channels, height, width] };
 }
 
@@ -19,8 +19,8 @@ const same = (a, b) => a.length === b.length && a.every((byte, n) => byte === b[
 async function outputs(model, seen) {
   const { image_size: [height, width], channels } = model;
   if (seen.height !== height || seen.width !== width || seen.channels !== channels) {
-    const [wanted, got] = [`${width} x ${height} with ${channels}`, `${seen.width} x ${seen.height} with ${seen.channels}`];
-    throw new Error(`seen must be ${wanted} channels for this model, got ${got}`);
+    const got = `${seen.width} x ${seen.height} with ${seen.channels}`;
+    throw new Error(`seen must be ${width} x ${height} with ${channels} channels for this model, got ${got}`);
   }
   const known = memory.find((each) => each.model === model.name && same(each.bytes, seen.bytes));
   if (known) return known;

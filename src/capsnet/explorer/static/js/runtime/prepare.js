@@ -107,9 +107,9 @@ function plain(planes, { height, width, channels, fit }) {
 }
 
 function doubled(of) {
-  const size = [of.height < 2 ? 2 : of.height, of.width < 2 ? 2 : of.width];
-  const out = plane(...size);
-  return map(out, (_, n) => of.data[Math.min(of.height - 1, Math.floor(n / size[1])) * of.width + Math.min(of.width - 1, n % size[1])]);
+  const [high, wide] = [Math.max(2, of.height), Math.max(2, of.width)];
+  const from = (n) => Math.min(of.height - 1, Math.floor(n / wide)) * of.width + Math.min(of.width - 1, n % wide);
+  return map(plane(high, wide), (_, n) => of.data[from(n)]);
 }
 
 function fitted(of, height, width, fit) {
@@ -119,7 +119,9 @@ function fitted(of, height, width, fit) {
     const [high, wide] = [Math.max(1, round(scale * of.height)), Math.max(1, round(scale * of.width))];
     const [top, left] = [Math.floor((height - high) / 2), Math.floor((width - wide) / 2)];
     const [small, out] = [resize(of, [high, wide]), plane(height, width)];
-    for (let y = 0; y < high; y += 1) out.data.set(small.data.subarray(y * wide, (y + 1) * wide), (y + top) * width + left);
+    for (let y = 0; y < high; y += 1) {
+      out.data.set(small.data.subarray(y * wide, (y + 1) * wide), (y + top) * width + left);
+    }
     return out;
   }
   const scale = Math.min(of.height / height, of.width / width);
@@ -159,7 +161,8 @@ function opaque([red, green, blue, alpha]) {
   const mean = (value) => alpha.data.reduce((sum, _, n) => sum + value(n), 0) / alpha.data.length;
   const covered = mean((n) => alpha.data[n]);
   if (covered === 1) return colours;
-  const light = covered > 0 && mean((n) => (alpha.data[n] * (red.data[n] + green.data[n] + blue.data[n])) / 3) / covered > 0.5;
+  const bright = mean((n) => (alpha.data[n] * (red.data[n] + green.data[n] + blue.data[n])) / 3);
+  const light = covered > 0 && bright / covered > 0.5;
   const paper = light && covered < 0.9 ? 0 : 1;
   return colours.map((each) => map(each, (value, n) => value * alpha.data[n] + paper * (1 - alpha.data[n])));
 }

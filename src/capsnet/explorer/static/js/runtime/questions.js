@@ -12,12 +12,14 @@ const OFFSETS = Array.from({ length: 11 }, (_, n) => Math.round(-25 + 5 * n) / 1
 
 const networks = () => json("networks.json");
 
-async function find(name) {
-  const { models } = await networks();
-  const model = models.find((each) => each.name === name);
-  if (!model) throw new Error(`there is no model ${name} here; there are ${models.map((each) => each.name).join(", ")}`);
-  return model;
+/** One of several by its name. */
+function named(what, all, name) {
+  const found = all.find((each) => each.name === name);
+  if (!found) throw new Error(`there is no ${what} ${name} here; there are ${all.map((each) => each.name).join(", ")}`);
+  return found;
 }
+
+const find = async (name) => named("model", (await networks()).models, name);
 
 /** For the wire: pictures are sent as on the way to a server, so that the page knows one form only. */
 const toWire = ({ width, height, channels, bytes }) => ({ width, height, channels, data: toBase64(bytes) });
@@ -91,14 +93,13 @@ async function trace({ model: name, seen, class: klass, routing, iterations }) {
   const { steps } = await forward(model, fromWire(seen), routing, iterations);
   if (!steps) throw new Error("this model has no layer of class capsules to look into");
   const { routings } = await networks();
-  const own = !routing || routing === model.routing.name ? model.routing : routings.find((each) => each.name === routing);
+  const own = !routing || routing === model.routing.name ? model.routing : named("routing", routings, routing);
   return { grid: model.grid, ...describeTrace(steps, own.normalised, klass ?? null) };
 }
 
 async function toy({ votes, routing: name, iterations }) {
   const { routings } = await networks();
-  const routing = routings.find((each) => each.name === name);
-  if (!routing) throw new Error(`there is no routing ${name} here; there are ${routings.map((each) => each.name).join(", ")}`);
+  const routing = named("routing", routings, name);
   const shape = [1, votes.length, votes[0].length, 2];
   const steps = await run(routing.file, { votes: { values: Float32Array.from(votes.flat(2)), shape } });
   const count = Math.min(steps.couplings.shape[0], iterations ?? routing.iterations ?? 1);
@@ -137,11 +138,13 @@ const WITH_BODY = {
 const WITHOUT = {
   models,
   gallery: async (model, query) => {
-    const { items, pictures: shown, pages } = await galleryPage(model, query.get("kind") ?? "any", Number(query.get("page")));
+    const [kind, page] = [query.get("kind") ?? "any", Number(query.get("page"))];
+    const { items, pictures: shown, pages } = await galleryPage(model, kind, page);
     return { items, sprite: toWire(tiled(shown, shown.length)), pages };
   },
   "pair/random": async (model, query) => {
-    const { first, second, ...rest } = await randomPair(model, query.has("number") ? Number(query.get("number")) : null);
+    const number = query.has("number") ? Number(query.get("number")) : null;
+    const { first, second, ...rest } = await randomPair(model, number);
     return { first: toWire(first), second: toWire(second), ...rest };
   },
 };

@@ -53,7 +53,7 @@ export async function run(name, inputs) {
   const feeds = Object.fromEntries(Object.entries(inputs).map(([key, { values, shape }]) =>
     [key, new ort.Tensor(values instanceof BigInt64Array ? "int64" : "float32", values, shape)]));
   const outputs = await graph.run(feeds);
-  return Object.fromEntries(Object.entries(outputs).map(([key, { data, dims }]) => [key, { values: data, shape: dims }]));
+  return Object.fromEntries(Object.entries(outputs).map(([key, { data: values, dims: shape }]) => [key, { values, shape }]));
 }
 
 /** Load a graph before it is needed. */

@@ -72,7 +72,7 @@ export function describeTrace(steps, normalised, klass) {
   };
 }
 
-/** What each child brings to each parent, along the parent: c (u_hat . v) / |v|; int16 n means contribution * n / 32767. */
+/** What each child brings to each parent, along the parent, c (u_hat . v) / |v|: n means contribution * n / 32767. */
 function describeContributions({ couplings: { values: couplings, shape: [R, I, J] }, steps, votes }) {
   const D = votes.shape[2];
   const brought = new Float32Array(R * I * J);
@@ -111,7 +111,8 @@ function describeVotes({ couplings, steps }, { values, shape: [I, J, D] }, klass
 function plane(points, weights) {
   const D = points[0].length;
   const total = Math.max(weights.reduce((sum, weight) => sum + weight, 0), 1e-12);
-  const centre = Array.from({ length: D }, (_, d) => points.reduce((sum, point, n) => sum + weights[n] * point[d], 0) / total);
+  const mean = (d) => points.reduce((sum, point, n) => sum + weights[n] * point[d], 0) / total;
+  const centre = Array.from({ length: D }, (_, d) => mean(d));
   const covariance = Array.from({ length: D }, () => new Float64Array(D));
   points.forEach((point, n) => {
     for (let a = 0; a < D; a += 1) {
