@@ -98,7 +98,7 @@ def test_tight_crops_become_mnist_like(digits: ArrayDataset, invert: bool) -> No
 def test_grey_drawing_is_searched_in_one_plane(digits: ArrayDataset) -> None:
     """The fast path and the search in three equal planes give the same ink."""
     for drawn in (digits.images[3, 0], 255 - digits.images[4, 0]):
-        pixels = np.repeat(np.kron(drawn, np.ones((5, 5)))[..., None], 3, axis=2).astype(np.float32) / 255
+        pixels = np.repeat(np.kron(drawn, np.ones((5, 5)))[..., None] / 255, 3, axis=2).astype(np.float32)
         planes = _ink._to_working_size(pixels)
         _, expected = _ink._search_both(planes, _ink._border_paper(planes), local=False)
         np.testing.assert_array_equal(_ink.find_ink(pixels), expected)

@@ -1,6 +1,6 @@
 """The scene of parts: drawn as the data set draws it, moved by mouse and keys, read by both networks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def home(chromium: Browser, networks: dict[str, Model]) -> Iterator[str]:
         yield address
 
 
-def expected(whole: str, moves: list[list[float]]) -> NDArray:
+def expected(whole: str, moves: Sequence[Sequence[float]]) -> NDArray:
     """The same parts by the library: (40, 40) bytes."""
     parts, size = ARRANGEMENTS[whole], 0.58 * 40
     rows = [(19.5 + size * p.x, 19.5 + size * p.y, p.angle, size * p.width, p.aspect) for p in parts]
