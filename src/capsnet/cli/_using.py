@@ -152,6 +152,7 @@ class Predict:
 
 def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skipped]":
     """What the words of the command line stand for: files, all pictures of a folder, texts, standard input."""
+    from capsnet.data import MOST_BYTES
     from capsnet.inference.prediction import unfold
 
     pictures: list[Picture | Skipped] = []
@@ -161,7 +162,7 @@ def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skippe
         elif model.takes_texts:
             pictures += [line for line in map(str.strip, sys.stdin) if line]
         else:
-            pictures.append(sys.stdin.buffer.read())
+            pictures.append(sys.stdin.buffer.read(MOST_BYTES + 1))  # more is refused, not stored
     return pictures
 
 

@@ -14,7 +14,7 @@ from capsnet.export._program import Traced, difference, onnx_bytes, onnx_runner,
 from capsnet.export._sheet import describe
 from capsnet.models import Model
 from capsnet.weights import load
-from capsnet.weights.onnx_file import Exported, OnnxModel, card_path
+from capsnet.weights.onnx_file import Exported, OnnxModel, card_path, seal
 
 Format = Literal["onnx", "torch"]
 SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
@@ -123,6 +123,7 @@ def _quantise(traced: Traced, content: bytes, ranges: Dataset, compared: Dataset
 
 
 def _write(output: Path, format: str, content: bytes, about: Exported, checked: dict[str, Any]) -> Done:
+    content = seal(content) if format == "onnx" else content
     digest = hashlib.sha256(content).hexdigest()
     card = {"file": output.name, "format": format, "sha256": digest, "checked": checked, **about}
     write_atomically(output, content)

@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 import pydantic
 from pydantic import Field
 
+from capsnet._limits import MOST, MOST_ITERATIONS
 from capsnet._names import check_name, describe_error
 from capsnet.data.augment import Augment
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+Many: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
 
 
@@ -30,7 +32,7 @@ class TrainConfig:
     """Which network: see `capsnet list models`."""
     routing: str | None = None
     """Routing algorithm (see `capsnet list routings`); None leaves the network's own."""
-    iterations: int | None = None
+    iterations: Annotated[int, Field(ge=1, le=MOST_ITERATIONS)] | None = None
     """Routing iterations; None leaves the routing's own default."""
     decoder: bool | None = None
     """Whether to reconstruct the input from the capsules; None leaves the network's own default."""
@@ -42,9 +44,9 @@ class TrainConfig:
     """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
     train_on: Literal["train", "train+validation"] = "train"
     """Which split to train on; train+validation is for final runs, without a validation split to choose an epoch by."""
-    limit: Count | None = None
+    limit: Many | None = None
     """Train on the first so many examples only (per epoch, if each epoch has new ones); None: all."""
-    eval_limit: Count | None = None
+    eval_limit: Many | None = None
     """Validate and test on the first so many examples only; None: all."""
     augment: Augment = field(default_factory=Augment)
     """How training images are augmented."""
@@ -79,7 +81,7 @@ class TrainConfig:
     """Which epoch's weights to keep: the best on the validation split, or the last."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Of initial weights, order and augmentation."""
-    checkpoint_every: Count = 200
+    checkpoint_every: Many = 200
     """Steps between checkpoints; one is also written after each epoch, unless epochs are shorter."""
     tensorboard: bool = True
     """Write curves, reconstructions and the computation graph for TensorBoard."""

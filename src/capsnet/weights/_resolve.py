@@ -64,8 +64,10 @@ def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
     they are not copied, and not among the names.
     """
     path = resolve(name_or_path)
-    read_metadata(path)
-    tensors, targets = read_tensors(path), {n: t for n, t in model.state_dict().items() if t.is_floating_point()}
+    tensors, targets = (
+        read_tensors(path, read_metadata(path)),
+        {n: t for n, t in model.state_dict().items() if t.is_floating_point()},
+    )
     fitting = {name: t for name, t in tensors.items() if name in targets and targets[name].shape == t.shape}
     first = next(name for name, _ in model.named_parameters())
     if first not in fitting:

@@ -22,6 +22,7 @@ function start(lane) {
   worker.addEventListener("error", () => {
     for (const { reject } of waiting.values()) reject(new Error("The networks could not be loaded. Reload the page."));
     waiting.clear();
+    delete workers[lane]; // the next question tries again
   });
   return worker;
 }
