@@ -69,9 +69,10 @@ def test_runtime_is_named_where_it_cannot_be_had(
         _onnx_web.runtime_files(tmp_path)
     monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"npm is not installed: .*--runtime"):
+    with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda _: None)
-        _onnx_web.runtime_files()
+        with pytest.raises(ValueError, match=r"npm is not installed: .*--runtime"):
+            _onnx_web.runtime_files()
     failed = subprocess.CompletedProcess([], 1, "", "npm error code ENOTFOUND\nnpm error no network\n")
     monkeypatch.setattr(shutil, "which", lambda _: "npm")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
