@@ -53,7 +53,7 @@ def test_only_own_folders_are_replaced(tmp_path: Path, package: Path, capsys: py
 def test_a_failure_leaves_the_old_folder(tmp_path: Path, package: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / MARKER).write_text("{}")
-    with pytest.raises(ValueError, match="no model 'nobody'"):
+    with pytest.raises(FileNotFoundError, match="no model .nobody."):
         write_static(tmp_path / "site", ["nobody"], runtime=package)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["package", "site"]
     assert (tmp_path / "site" / MARKER).is_file()
