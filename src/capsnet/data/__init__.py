@@ -10,7 +10,7 @@ from capsnet.data.augment import Augment
 
 if TYPE_CHECKING:
     from capsnet.data._frame import stroke_width
-    from capsnet.data._pixels import NotAnImage, open_image
+    from capsnet.data._pixels import MOST_BYTES, NotAnImage, open_image
     from capsnet.data._registry import (
         DatasetInfo,
         canonical,
@@ -64,6 +64,7 @@ else:  # at run time they are imported when the first one is used
     )
 
 __all__ = [
+    "MOST_BYTES",
     "SPLITS",
     "ArrayDataset",
     "Augment",

@@ -131,6 +131,8 @@ def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list
     unfolded: list[Picture | Skipped] = []
     for picture in pictures:
         try:
+            if isinstance(picture, str) and not picture:
+                raise ValueError("the name of a picture is empty: name a file, or a folder (the current one is .)")
             is_folder = isinstance(picture, str | Path) and expanded(picture).is_dir()
             unfolded += images_in(picture) if is_folder and isinstance(picture, str | Path) else [picture]
         except (ValueError, OSError) as error:

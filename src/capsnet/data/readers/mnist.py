@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from capsnet._files import cache_dir, store
 from capsnet.data import keyed
 from capsnet.data._registry import register
 from capsnet.data.base import ArrayDataset
-from capsnet.data.readers._cache import cache_dir, store
 from capsnet.data.readers.idx import decode_idx, idx_dataset, read_idx, unpack
 from capsnet.data.splits import SPLITS
 

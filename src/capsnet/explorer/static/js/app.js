@@ -17,7 +17,9 @@ import { mount as mountMap } from "./map.js";
 import { blank } from "./pixels.js";
 import { mount as mountOscillators } from "./oscillators.js";
 import { mount as mountPair } from "./pair.js";
+import { mount as mountTools } from "./panel_export.js";
 import { mount as mountRouting } from "./routing.js";
+import { mount as mountScene } from "./scene.js";
 import { mount as mountShare, open } from "./share.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountStory } from "./story.js";
@@ -46,6 +48,8 @@ const PANELS = [
     "dθ_i/dt = ω_i + K/N Σ_j sin(θ_j - θ_i)"],
   ["pair", mountPair, "Two digits",
     "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
+  ["scene", mountScene, "Build a scene",
+    "The same parts make a house, a boat or no whole at all: move them and see who notices."],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
   ["share", mountShare, "Share and export",
     "The address bar holds this view; the same picture and weights give the same numbers anywhere.", "v = f_θ(x)"],
@@ -127,6 +131,7 @@ function main() {
   mountMini(place);
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
   mountEffects(document.getElementById("knobs"));
+  mountTools(place);
   const tellStory = mountStory(place);
   start();
   load(tellStory).catch(report);

@@ -2,9 +2,14 @@
 
 /** The inverse of the normal distribution's function (Acklam's approximation, refined once to full precision). */
 export function normalQuantile(share) {
-  const a = [-39.69683028665376, 220.9460984245205, -275.9285104469687, 138.357751867269, -30.66479806614716, 2.506628277459239];
+  const a = [
+    -39.69683028665376, 220.9460984245205, -275.9285104469687, 138.357751867269, -30.66479806614716, 2.506628277459239,
+  ];
   const b = [-54.47609879822406, 161.5858368580409, -155.6989798598866, 66.80131188771972, -13.28068155288572];
-  const c = [-0.007784894002430293, -0.3223964580411365, -2.400758277161838, -2.549732539343734, 4.374664141464968, 2.938163982698783];
+  const c = [
+    -0.007784894002430293, -0.3223964580411365, -2.400758277161838, -2.549732539343734, 4.374664141464968,
+    2.938163982698783,
+  ];
   const d = [0.007784695709041462, 0.3224671290700398, 2.445134137142996, 3.754408661907416];
   const horner = (numbers, x) => numbers.reduce((sum, number) => sum * x + number, 0);
   if (share > 0.5) return -normalQuantile(1 - share);
@@ -114,6 +119,7 @@ export function mean(x, size) {
 
 /** The order of phases: how long the mean of their unit vectors is, and where it points. */
 export function order(theta) {
-  const [cosine, sine] = [Math.cos, Math.sin].map((part) => theta.reduce((sum, phase) => sum + part(phase), 0) / theta.length);
+  const average = (part) => theta.reduce((sum, phase) => sum + part(phase), 0) / theta.length;
+  const [cosine, sine] = [average(Math.cos), average(Math.sin)];
   return { r: Math.hypot(cosine, sine), angle: Math.atan2(sine, cosine) };
 }

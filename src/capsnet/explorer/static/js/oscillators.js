@@ -4,6 +4,7 @@ import { Chart } from "./chart.js";
 import { button, h, mayMove } from "./elements.js";
 import { criticalCoupling, frequencies, lockedOrder, mean, order, stepCircle, stepSphere } from "./kuramoto.js";
 import { register } from "./link.js";
+import { animate } from "./panel_export.js";
 import { fit } from "./ramp.js";
 import { state } from "./state.js";
 import { whenSeen } from "./visible.js";
@@ -31,19 +32,24 @@ class Oscillators {
   constructor(body) {
     Object.assign(this, { settings: { ...START }, seed: 1, running: mayMove(), frame: null });
     this.canvas = h("canvas", { class: "oscillators-ring", role: "img", "data-testid": "oscillators" });
-    this.kinds = ["circle", "sphere"].map((kind) =>
-      button(kind === "circle" ? "Circle" : "Sphere", () => this.change({ kind }), { class: "button small", "data-testid": `oscillators-${kind}` }));
-    this.play = button("Pause", () => this.toggle(), { class: "button small", "data-testid": "oscillators-play" });
-    const again = button("Start again", () => { this.seed += 1; this.begin(); }, { class: "button small", "data-testid": "oscillators-again" });
-    this.sliders = Object.fromEntries(Object.entries(LIMITS).map(([key, limits]) => [key, this.slider(key, ...limits)]));
+    const small = (id, text, onclick) =>
+      button(text, onclick, { class: "button small", "data-testid": `oscillators-${id}` });
+    this.kinds = [["circle", "Circle"], ["sphere", "Sphere"]].map(([kind, text]) =>
+      small(kind, text, () => this.change({ kind })));
+    this.play = small("play", "Pause", () => this.toggle());
+    const again = small("again", "Start again", () => { this.seed += 1; this.begin(); });
+    const sliders = Object.entries(LIMITS).map(([key, limits]) => [key, this.slider(key, ...limits)]);
+    this.sliders = Object.fromEntries(sliders);
     this.tick = h("span", { class: "oscillators-tick", title: "the critical coupling" });
     this.sliders.K.track.append(this.tick);
     this.now = h("output", { class: "oscillators-order", "data-testid": "oscillators-order" });
     this.words = h("p", { class: "note", "data-testid": "oscillators-words" });
-    this.overTime = new Chart({ testid: "oscillators-time", height: 110 });
-    this.overK = new Chart({ testid: "oscillators-curve", height: 130, onPoint: (K) => this.change({ K: Math.round(50 * K) / 50 }) });
-    this.overK.canvas.setAttribute("aria-label", "Order against coupling");
-    this.curve = Array.from({ length: 81 }, (_, n) => [0.1 * n, lockedOrder(0.1 * n, 1)]); // K in units of the spread
+    this.overTime = new Chart({ testid: "oscillators-time", label: "Order over time", height: 110 });
+    const onPoint = (K) => this.change({ K: Math.round(50 * K) / 50 });
+    this.overK = new Chart({ testid: "oscillators-curve", label: "Order against coupling", height: 130, onPoint });
+    const couplings = Array.from({ length: 113 }, (_, n) => (n < 80 ? 0.1 * n : n - 72)); // in units of the spread
+    const sorted = [...couplings, criticalCoupling(1)].sort((a, b) => a - b);
+    this.curve = sorted.map((K) => [K, lockedOrder(K, 1)]);
     body.append(h("div", { class: "oscillators" },
       h("div", { class: "row" }, ...this.kinds, this.play, again),
       h("div", { class: "oscillators-stage" }, this.canvas,
@@ -83,7 +89,8 @@ class Oscillators {
     if (kind === "circle") {
       Object.assign(this, { x: Float64Array.from(omega, () => 2 * Math.PI * random()), rates: omega });
     } else {
-      const direction = () => [0, 1, 2].map(() => Math.sqrt(-2 * Math.log(random() + 1e-12)) * Math.cos(2 * Math.PI * random()));
+      const normal = () => Math.sqrt(-2 * Math.log(random() + 1e-12)) * Math.cos(2 * Math.PI * random());
+      const direction = () => [normal(), normal(), normal()];
       const unit = (vector) => vector.map((value) => value / Math.hypot(...vector));
       this.x = Float64Array.from(Array.from({ length: N }, () => unit(direction())).flat());
       this.rates = Float64Array.from([...omega].flatMap((speed) => unit(direction()).map((value) => speed * value)));
@@ -108,8 +115,10 @@ class Oscillators {
     this.tick.style.setProperty("--at", critical / LIMITS.K[1]);
     this.theory.hidden = !circle;
     this.expected = circle ? lockedOrder(K, spread) : null;
-    const side = K > critical ? `above it: a part of them locks, and r settles near ${this.expected?.toFixed(2)}` : "below it: no common rhythm";
-    this.words.textContent = circle ? `The critical coupling is K_c = ${critical.toFixed(2)}; you are ${side}.` : SPHERE;
+    const locks = `above it: a part of them locks, and r settles near ${this.expected?.toFixed(2)}`;
+    const side = K > critical ? locks : "below it: no common rhythm";
+    const threshold = `The critical coupling is K_c = ${critical.toFixed(2)}; you are ${side}.`;
+    this.words.textContent = circle ? threshold : SPHERE;
   }
 
   order() {
@@ -151,16 +160,18 @@ class Oscillators {
 
   draw() {
     const { kind, K, spread } = this.settings;
-    const r = this.history.at(-1)[1];
-    this.now.textContent = r.toFixed(2);
-    this.canvas.setAttribute("aria-label", `${this.settings.N} oscillators on a ${kind}, order ${r.toFixed(2)}`);
+    const now = this.history.at(-1)[1];
+    this.now.textContent = now.toFixed(2);
+    this.canvas.setAttribute("aria-label", `${this.settings.N} oscillators on a ${kind}, order ${now.toFixed(2)}`);
     this.drawRing();
     const from = Math.max(0, this.time - SHOWN);
-    const expected = this.expected === null ? [] : [{ points: [[from, this.expected], [from + SHOWN, this.expected]], colour: "--muted", dash: [4, 4], line: 1.5 }];
+    const within = this.curve.map(([each, r]) => [each * spread, r]).filter(([each]) => each <= LIMITS.K[1]);
+    const theory = { colour: "--muted", dash: [4, 4], line: 1.5 };
+    const level = [[from, this.expected], [from + SHOWN, this.expected]];
     this.overTime.draw({
       x: [from, from + SHOWN], y: [0, 1], levels: [[0, "0"], [0.5, "0.5"], [1, "1"]],
       ticks: [[from + 2, `t = ${from.toFixed(0)}`], [from + SHOWN - 2, (from + SHOWN).toFixed(0)]],
-      lines: [...expected, { points: this.history, colour: "--blue" }],
+      lines: [...(kind === "circle" ? [{ ...theory, points: level }] : []), { points: this.history, colour: "--blue" }],
     });
     if (kind !== "circle") return;
     const critical = criticalCoupling(spread);
@@ -169,8 +180,8 @@ class Oscillators {
       ticks: [0, 1, 2, 3, 4].map((value) => [value, value === 4 ? "K = 4" : String(value)]),
       marks: critical < LIMITS.K[1] ? [[critical, "K_c"]] : [],
       lines: [
-        { points: this.curve.map(([value, each]) => [value * spread, each]).filter(([value]) => value <= LIMITS.K[1]), colour: "--muted", dash: [4, 4], line: 1.5 },
-        { points: [[K, r]], colour: "--orange", dots: true },
+        { ...theory, points: within },
+        { points: [[K, now]], colour: "--orange", dots: true },
       ],
     });
   }
@@ -217,8 +228,9 @@ class Oscillators {
 
   decode(text) {
     const [, kind, ...numbers] = /^(circle|sphere)\.([\d.]+)_([\d.]+)_(\d+)$/.exec(text ?? "") ?? [];
-    const read = Object.entries(LIMITS).map(([key, [low, high]], n) => [key, Math.min(high, Math.max(low, Number(numbers[n])))]);
-    this.change(kind && read.every(([, value]) => Number.isFinite(value)) ? { kind, ...Object.fromEntries(read) } : START);
+    const within = ([low, high], n) => Math.min(high, Math.max(low, Number(numbers[n])));
+    const [K, spread, N] = Object.values(LIMITS).map(within);
+    this.change(kind && Number.isFinite(K + spread + N) ? { kind, K, spread, N } : START);
   }
 }
 
@@ -230,7 +242,23 @@ function seenFrom([x, y, z]) {
 
 const spots = (x) => Array.from({ length: x.length / 3 }, (_, n) => seenFrom([x[3 * n], x[3 * n + 1], x[3 * n + 2]]));
 
+/** Frames of what happens next, drawn apart from the page's own clock. */
+function frames(panel) {
+  const { canvas } = panel;
+  const side = Math.min(320, canvas.clientWidth);
+  const sheet = new OffscreenCanvas(side, side).getContext("2d", { willReadFrequently: true });
+  return Array.from({ length: 60 }, () => {
+    panel.step(2 * STEPS);
+    panel.draw();
+    sheet.fillStyle = getComputedStyle(canvas.closest(".panel")).backgroundColor;
+    sheet.fillRect(0, 0, side, side);
+    sheet.drawImage(canvas, 0, 0, side, side);
+    return sheet.getImageData(0, 0, side, side);
+  });
+}
+
 export function mount(section) {
   const panel = new Oscillators(section.querySelector(".body"));
+  animate("oscillators", () => frames(panel));
   register("osc", { encode: () => panel.encode(), decode: (text) => panel.decode(text) });
 }

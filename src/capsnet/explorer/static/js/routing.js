@@ -13,6 +13,7 @@ import { register } from "./link.js";
 import { Legend, Overview, Types } from "./maps.js";
 import { chooseModel, select } from "./network.js";
 import { isBlank, toWire } from "./pixels.js";
+import { animate } from "./panel_export.js";
 import { colourOf, ramp } from "./ramp.js";
 import { Regions } from "./regions.js";
 import { describeIteration, describeSpot } from "./routing_words.js";
@@ -26,6 +27,7 @@ const PLAY = 1400; // milliseconds per iteration
 const FLY = 1000; // of which votes fly
 const MOVE = 420; // milliseconds of a single step
 const SLOW = 4; // times slower
+const FRAMES = 10; // of an animation, per iteration
 const OPENED = "capsnet-couplings";
 
 const askTrace = latest();
@@ -48,7 +50,8 @@ class RoutingPanel {
       remembered(OPENED, this.details.open ? "1" : "0");
       this.draw();
     });
-    this.offer = button("", () => chooseModel(this.better.name), { class: "button small", "data-testid": "routing-offer" });
+    const choose = () => chooseModel(this.better.name);
+    this.offer = button("", choose, { class: "button small", "data-testid": "routing-offer" });
     this.offerRow = h("p", { class: "row routing-offer", hidden: true }, h("span", { class: "note" }), this.offer);
     this.controls = this.makeControls();
     this.shown = [this.controls, this.story, this.flight.element, this.details];
@@ -153,8 +156,9 @@ class RoutingPanel {
     const [model, seen, klass] = [currentModel(), state.get("seen"), state.get("klass")];
     const route = model.routings.includes(state.get("route")) ? state.get("route") : null;
     if (route !== state.get("route")) state.set({ route });
-    const runs = this.routing()?.iterations ? state.get("runs") : null; // null: the routing's own number
-    const body = { model: model.name, seen: toWire(seen), class: klass, ...(runs && { iterations: runs }), ...(route && { routing: route }) };
+    const runs = this.routing()?.iterations && !model.fixed ? state.get("runs") : null; // null: the routing's own number
+    const changes = { ...(runs && { iterations: runs }), ...(route && { routing: route }) };
+    const body = { model: model.name, seen: toWire(seen), class: klass, ...changes };
     askTrace("/api/trace", body).then((answer) => answer && this.show(answer, model, seen, klass)).catch(report);
   }
 
@@ -170,7 +174,7 @@ class RoutingPanel {
     this.overview.rescale(this.trace);
     this.types.rescale(this.trace);
     this.scrub.max = this.trace.R - 1;
-    this.flight.show(new Contributions(answer, this.trace), seen, model);
+    this.flight.show(answer.contributions ? new Contributions(answer, this.trace) : null, seen, model);
     this.offerRoutes(model);
     this.regions.picture(seen);
     this.votes.show(answer.votes, klass, model.classes[klass]);
@@ -185,7 +189,8 @@ class RoutingPanel {
   offerRoutes(model) {
     const { name, sentence, coupling } = this.routing() ?? {};
     this.routeLabel.hidden = !model.routings.length;
-    offer(this.route, [["", `its own: ${model.routing?.name}`], ...model.routings.filter((each) => each !== model.routing?.name).map((each) => [each, each])]);
+    const others = model.routings.filter((each) => each !== model.routing.name).map((each) => [each, each]);
+    offer(this.route, [["", `its own: ${model.routing.name}`], ...others]);
     this.route.value = state.get("route") ?? "";
     if (name) head(this.body.closest("section"), sentence, coupling);
   }
@@ -198,6 +203,7 @@ class RoutingPanel {
     offer(this.count, own ? [["", `as trained (${own} iterations)`], ...others] : [["", "no iterations"]]);
     this.count.value = (own && runs !== own && runs) || "";
     this.count.disabled = !own;
+    this.count.closest("label").hidden = Boolean(currentModel().fixed); // without a server not all can be changed
   }
 
   build(model) {
@@ -346,8 +352,27 @@ class RoutingPanel {
   }
 }
 
+/** The frames of a whole play of the routing. */
+function frames(panel) {
+  const [last, { at, flying }] = [panel.trace.R - 1, panel];
+  const made = [];
+  for (let r = 0; r <= last; r += 1) {
+    for (let n = 0; n <= FRAMES; n += 1) {
+      const share = n / FRAMES;
+      Object.assign(panel, { at: r === 0 ? 0 : r - 1 + share, flying: share < 1 ? share : null });
+      panel.draw();
+      made.push(panel.flight.compose());
+    }
+    for (let n = 0; n < FRAMES / 2; n += 1) made.push(made.at(-1));
+  }
+  Object.assign(panel, { at, flying });
+  panel.draw();
+  return made;
+}
+
 export function mount(section) {
   const panel = new RoutingPanel(section.querySelector(".body"));
+  animate("routing", () => frames(panel));
   state.on(["answer", "drawing", "model", "runs", "route", "klass"], () => panel.ask());
   state.on(["iteration"], () => panel.settle(true));
   state.on(["klass"], () => {

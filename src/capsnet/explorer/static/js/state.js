@@ -21,16 +21,17 @@
  *   route      the routing that the routing view runs instead of the network's own, or null
  *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
  *   oscillators  their settings as text for the link, null while they are as at first (oscillators.js)
+ *   scene      the same of scene.js
  *   pair       the two digits of pair.js               pairMode    they are what all panels see
  *   measured   how often ranges that the server measured later were added to the descriptions of models
  *   compare    the columns of compare.js; none stands for its defaults
  */
 
 const values = {
-  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
-  klass: null, chosen: false, pose: null, picture: null, effects: null, iteration: null, runs: null, route: null, entropy: null,
-  story: null, toy: null, oscillators: null, pair: null,
-  pairMode: false, measured: 0, compare: [],
+  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true,
+  answer: null, klass: null, chosen: false, pose: null, picture: null, effects: null, iteration: null, runs: null,
+  route: null, entropy: null, story: null, toy: null, oscillators: null, scene: null, pair: null, pairMode: false,
+  measured: 0, compare: [],
 };
 const listeners = [];
 let changed = new Set();

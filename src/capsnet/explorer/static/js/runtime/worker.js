@@ -1,0 +1,16 @@
+/** A worker that answers the page's questions with the networks beside the page. */
+
+import { answer } from "./questions.js";
+
+// one after another, as they come: a network that computes takes the whole worker anyway
+let last = Promise.resolve();
+
+addEventListener("message", ({ data: { number, path, body } }) => {
+  last = last.then(async () => {
+    try {
+      postMessage({ number, answer: await answer(path, body) });
+    } catch (error) {
+      postMessage({ number, error: error.message });
+    }
+  });
+});
