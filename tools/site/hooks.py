@@ -25,8 +25,10 @@ FILES = {  # pages of files of the repository
     "CONTRIBUTING.md": "contributing.md",
     "LICENSE": "licences.md",
     "README.md": "index.md",
+    "SECURITY.md": "security.md",
     "src/capsnet/data/mnist/ORIGIN.md": "licences.md",
 }
+MOVED = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
 COPIED = {
     "CITATION.cff": "CITATION.cff",
     "favicon.svg": "src/capsnet/explorer/static/icon.svg",
@@ -58,7 +60,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "licences.md": pages.licences(),
         "reference/capsnet.md": pages.reference(""),
     }
-    made |= {FILES[name]: (ROOT / name).read_text() for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")}
+    made |= {FILES[name]: (ROOT / name).read_text() for name in MOVED}
     made |= {f"tutorials/{name}.md": pages.notebook_page(path) for name, path in pages.notebooks().items()}
     made |= {f"reference/{room}.md": pages.reference(room) for room in pages.rooms()}
     for name, path in linked_sources().items():
