@@ -19,7 +19,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
-from capsnet.data import Dataset
+from capsnet.data import Dataset, given
 from capsnet.data.ahead import made_ahead
 from capsnet.inference import Evaluation
 from capsnet.models import Model
@@ -78,6 +78,7 @@ class Result(NamedTuple):
 def train(
     config: TrainConfig,
     *,
+    data: Any = None,
     out: str | Path | None = None,
     resume: str | Path = "no",
     device: str = "auto",
@@ -91,6 +92,9 @@ def train(
 
     Args:
         config: the configuration; ``capsnet.recipes`` has complete ones.
+        data: data in Python instead of those that the configuration names: one source, which is split by class (70 %
+            train, 15 % validation, 15 % test), or a mapping of these splits to sources. A source is what
+            ``capsnet.data.adapt`` takes: arrays, a torch or Hugging Face data set, or one of this package.
         out: folder of the run; default ``runs/RECIPE/TIME-SEED``.
         resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
         device: auto, cpu, cuda or mps.
@@ -103,12 +107,13 @@ def train(
         if not 1 <= threads <= most:
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
-    config = check_config(dataclasses.asdict(recorded(config)))
+    source = None if data is None else given(data)
+    config = check_config(dataclasses.asdict(recorded(config, source)))
     with distributed.process_group(device) as rank_device:
         log_processes(config)
         check_precision(config, rank_device)
         with distributed.local_main_first():
-            splits = load_splits(config)
+            splits = load_splits(config, source)
         model = build(config, splits[0]).to(rank_device)
         run = open_on_all_ranks(config, out, resume)
         with run.lock(), logging_redirect_tqdm():
@@ -161,13 +166,16 @@ def fit(
     board: Board,
     stopped: Callable[[], bool],
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    weights: Tensor | None = None,
 ) -> None:
-    """Run the remaining epochs. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
+    """Run the remaining epochs. ``on_epoch`` gets each one's metrics, and replaces the progress bar; ``weights`` (J,)
+    are those of the classes, by default what the configuration says."""
     config, state.examples = state.config, len(training)
     done, hidden = state.epoch * len(training) + state.seen, None if distributed.is_main() and not on_epoch else True
     unit = " texts" if training.vocabulary else " images"
     with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=hidden, dynamic_ncols=True) as bar:
-        weights = class_weights(training) if config.class_weights else None
+        if weights is None and config.class_weights:
+            weights = class_weights(training)
         while not state.finished:
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
             since = run_epoch(state, training, weights, run, board, stopped, bar)
@@ -277,7 +285,9 @@ def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) 
     board.epoch(line, state, validation)
     state.sums, state.seen, state.spent, state.batch = {}, 0, 0.0, 0
     # an epoch may be a single step, too short for a checkpoint after each
-    if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
+    if run.writes and (
+        state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every
+    ):
         save_checkpoint(state, run.checkpoint)
     accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
     if seconds < 0.5 and state.epoch % 10 and state.epoch != config.epochs:
