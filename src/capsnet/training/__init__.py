@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from capsnet.training.objective import loss_inputs
     from capsnet.training.prepare import build, first, load_splits, recorded
     from capsnet.training.run import Run, environment, processor
+    from capsnet.training.tracking import Tracker
     from capsnet.training.trial import Tried, load_to_choose, try_out
 else:  # at run time they are imported when the first one is used
-    __getattr__, __dir__ = lazy(__name__, "checkpoint folds learning loop objective prepare run trial")
+    __getattr__, __dir__ = lazy(__name__, "checkpoint folds learning loop objective prepare run tracking trial")
 
 __all__ = [
     "CrossValidation",
@@ -27,6 +28,7 @@ __all__ = [
     "Learned",
     "Result",
     "Run",
+    "Tracker",
     "TrainConfig",
     "Tried",
     "build",

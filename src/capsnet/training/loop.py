@@ -46,6 +46,7 @@ from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 from capsnet.training.run import JOB, Run, environment, open_on_all_ranks
+from capsnet.training.tracking import Tracker, available
 
 __all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "read_losses", "train", "train_step"]
 log = logging.getLogger("capsnet")
@@ -85,6 +86,7 @@ def train(
     threads: int | None = None,
     compile: bool = False,
     figures: bool = True,
+    trackers: Sequence[Tracker] = (),
 ) -> Result:
     """Train a model, test it once, and write a run folder.
 
@@ -101,6 +103,7 @@ def train(
         threads: CPU threads; None leaves PyTorch's choice.
         compile: whether to use torch.compile; a minute at the start, faster steps after it.
         figures: whether to draw figures at the end.
+        trackers: told the configuration, the metrics and the results, see ``capsnet.training.Tracker``.
     """
     if threads is not None:
         most = 8 * (os.cpu_count() or 1)
@@ -117,11 +120,18 @@ def train(
         model = build(config, splits[0]).to(rank_device)
         run = open_on_all_ranks(config, out, resume)
         with run.lock(), logging_redirect_tqdm():
-            return train_in(run, new_state(config, model, compile), *splits, compile, figures)
+            return train_in(run, new_state(config, model, compile), *splits, compile, figures, trackers)
 
 
 def train_in(
-    run: Run, state: State, training: Dataset, validation: Dataset | None, test: Dataset, compiled: bool, figures: bool
+    run: Run,
+    state: State,
+    training: Dataset,
+    validation: Dataset | None,
+    test: Dataset,
+    compiled: bool,
+    figures: bool,
+    trackers: Sequence[Tracker],
 ) -> Result:
     """Start or resume the run of a folder, and finish it."""
     state.examples = len(training)
@@ -131,13 +141,17 @@ def train_in(
     run.forget_after(state.step, state.epoch)
     settled = {"processes": distributed.world_size(), "precision": settle_precision(state, training, run)}
     run.record_environment(state.step, environment(state.device) | settled)
-    board = open_board(run.folder, state, training)
-    with stop_politely() as stopped, explained(compiled):
-        fit(state, training, validation, run, board, stopped)
-    board.close()
-    if state.best_weights is not None:
-        state.tested.load_state_dict(state.best_weights)
-    test_result = report(state, run, test, figures)
+    figures, tensorboard = available(figures, state.config.tensorboard)
+    board, results = open_board(run.folder, state, training, tensorboard, trackers), None
+    try:
+        with stop_politely() as stopped, explained(compiled):
+            fit(state, training, validation, run, board, stopped)
+        if state.best_weights is not None:
+            state.tested.load_state_dict(state.best_weights)
+        test_result = report(state, run, test, figures)
+        results = test_result.metrics
+    finally:
+        board.close(results)
     if distributed.is_main():
         run.checkpoint.unlink(missing_ok=True)
         (run.folder / JOB).unlink(missing_ok=True)

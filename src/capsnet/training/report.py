@@ -85,7 +85,7 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     takes = "TEXT" if model.takes_texts else "IMAGE"
     commands = [] if is_given(config.data) else [f"capsnet evaluate {folder}"]
     commands += [f"capsnet predict {takes} --model {folder}"]
-    commands += [f"tensorboard --logdir {folder}"] * config.tensorboard
+    commands += [f"tensorboard --logdir {folder}"] * (run.folder / "tensorboard").is_dir()
     formats = {"class": "", "precision": ".2%", "recall": ".2%", "auc": ".5f", "support": ""}
     rows = [
         ["-" if row[key] is None else format(row[key], style) for key, style in formats.items()]
