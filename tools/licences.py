@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -42,7 +43,7 @@ def needed(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str
 
 def licence_of(package: Distribution) -> str:
     """What a package declares: an SPDX expression, else its classifiers, else a line of text."""
-    about = package.metadata
+    about: Any = package.metadata
     if expression := about.get("License-Expression"):
         return expression
     classifiers = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]

@@ -156,6 +156,7 @@ def variants(model: Model, graphs: RoutingGraphs) -> dict[str, dict[str, Any]]:
             chosen = other.class_routing
             assert chosen is not None
             expected, alone = _trace(other, images), chosen(votes, trace=True).trace
+            assert alone is not None
             if torch.allclose(expected.activations, alone.activations, atol=EQUAL):
                 file = graphs.find(chosen, votes.shape[2], name)
                 usual = own if name == own.name else routing.get(name)
