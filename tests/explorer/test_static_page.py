@@ -72,7 +72,8 @@ def check_same(found: Any, expected: Any, where: str) -> None:
         a, b = (np.frombuffer(base64.b64decode(text), dtype=kind).astype(float) for text in (found, expected))
         np.testing.assert_allclose(a, b, atol=SAME if kind == "<f4" else 4, err_msg=where)
     elif isinstance(expected, str) and (b := numbers(expected)) is not None:
-        assert (a := numbers(found)) is not None, where
+        a = numbers(found)
+        assert a is not None, where
         np.testing.assert_allclose(a, b, atol=1, err_msg=where)
     elif isinstance(expected, list) and expected and isinstance(expected[0], dict):
         assert len(found) == len(expected), where

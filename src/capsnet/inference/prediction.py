@@ -133,8 +133,8 @@ def without_labels(pictures: Any) -> Iterable[Picture | Skipped]:
     """The images of a torch or a Hugging Face data set, or of pairs (image, label); other pictures as they are."""
     if is_columns(pictures) or isinstance(pictures, TorchDataset):
         return [as_picture(image) for image in images_of(pictures)]
-    items: Iterable[Any] = pictures
-    return (item[0] if type(item) is tuple and len(item) == 2 else item for item in items)
+    items: list[Any] = [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
+    return items
 
 
 def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list[Picture | Skipped]:
