@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -42,12 +43,12 @@ def needed(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str
 
 def licence_of(package: Distribution) -> str:
     """What a package declares: an SPDX expression, else its classifiers, else a line of text."""
-    about = package.metadata
-    if expression := about.get("License-Expression"):
+    about: dict[str, Any] = package.metadata.json
+    if expression := about.get("license_expression"):
         return expression
-    classifiers = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]
+    classifiers = [c.rpartition(" :: ")[2] for c in about.get("classifier", ()) if c.startswith("License ::")]
     named = [c for c in classifiers if c != "OSI Approved"]
-    text = " ".join((about.get("License") or "").split())
+    text = " ".join(about.get("license", "").split())
     return ", ".join(named) or (text if 0 < len(text) <= LONGEST else "see the package")
 
 
