@@ -43,12 +43,12 @@ def needed(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str
 
 def licence_of(package: Distribution) -> str:
     """What a package declares: an SPDX expression, else its classifiers, else a line of text."""
-    about: dict[str, Any] = package.metadata.json
-    if expression := about.get("license_expression"):
+    about: Any = package.metadata
+    if expression := about.get("License-Expression"):
         return expression
-    classifiers = [c.rpartition(" :: ")[2] for c in about.get("classifier", ()) if c.startswith("License ::")]
+    classifiers = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]
     named = [c for c in classifiers if c != "OSI Approved"]
-    text = " ".join(about.get("license", "").split())
+    text = " ".join((about.get("License") or "").split())
     return ", ".join(named) or (text if 0 < len(text) <= LONGEST else "see the package")
 
 

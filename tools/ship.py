@@ -45,6 +45,19 @@ SUMMARIES = {
     "capsnet-affine": "Efficient-CapsNet on digits that were only shifted, tested on affine ones",
     "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same convolutions, no capsules",
     "matrix-mnist": "matrix capsules with EM routing at CPU widths, on MNIST",
+    "capsnet-shapes": "Efficient-CapsNet on houses, boats and faces made of the same parts",
+    "capsnet-shapes-cnn": "the plain twin of capsnet-shapes: the same convolutions, no capsules",
+}
+PURPOSES = {
+    "capsnet-mnist": "The paper's network, and the one to begin with.",
+    "capsnet-small-mnist": "Small and fast, for slow machines and as a start for your own data.",
+    "efficient-mnist": "Few parameters and as accurate; it routes in one step of attention.",
+    "capsnet-multimnist": "For two overlapping digits: see the panel Two digits.",
+    "capsnet-affine": "Trained on shifted digits only: draw slanted and turned ones, and see how far it goes.",
+    "capsnet-affine-cnn": "No capsules: the plain network to hold capsnet-affine against.",
+    "matrix-mnist": "Poses are matrices, and the routing is EM; no decoder, so no knobs.",
+    "capsnet-shapes": "Houses, boats and faces of the same parts: see the panel Build a scene.",
+    "capsnet-shapes-cnn": "No capsules: the plain network to hold capsnet-shapes against.",
 }
 RUNS = Path("docs/results/runs")
 CARD = ("recipe", "seed", "epoch", "at_its_end", "trained_on", "seconds", "origin")
@@ -189,6 +202,7 @@ def write_profile(name: str) -> None:
     assert profile is not None
     if profile.names is not None and spec == "mnist" and model.draws:
         profile.names = name_dimensions(model)
+    profile.purpose = PURPOSES[name]
     profiles.write(name, profile)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pydantic import ValidationError
 
-from capsnet.data import ArrayDataset, NotAnImage, Preprocess, open_image, stroke_width
+from capsnet.data import ArrayDataset, NotAnImage, Preprocess, _ink, open_image, stroke_width
 from capsnet.data._components import choose
 from tests.data.photos import correlation, photograph
 
@@ -93,6 +93,15 @@ def test_tight_crops_become_mnist_like(digits: ArrayDataset, invert: bool) -> No
         ink = Image.fromarray(np.where(np.asarray(large) > 110, 255, 0).astype(np.uint8))
         crops.append(Image.eval(ink.crop(ink.getbbox()), lambda value: value if invert else 255 - value))
     assert compare(crops, known)[0] > 0.85
+
+
+def test_grey_drawing_is_searched_in_one_plane(digits: ArrayDataset) -> None:
+    """The fast path and the search in three equal planes give the same ink."""
+    for drawn in (digits.images[3, 0], 255 - digits.images[4, 0]):
+        pixels = np.repeat(np.kron(drawn, np.ones((5, 5)))[..., None] / 255, 3, axis=2).astype(np.float32)
+        planes = _ink._to_working_size(pixels)
+        _, expected = _ink._search_both(planes, _ink._border_paper(planes), local=False)
+        np.testing.assert_array_equal(_ink.find_ink(pixels), expected)
 
 
 def test_light_ink_on_dark_board_is_found(digits: ArrayDataset) -> None:

@@ -7,14 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import uvicorn
 from fastapi import FastAPI
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 from capsnet.serving.server import Server, listen
 from tests.explorer.conftest import BUNDLED
@@ -23,9 +27,12 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds
+VIEWPORT: Any = {"width": 1280, "height": 900}
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
+UNFOLDED = [{"name": f"capsnet-{what}", "value": "1"} for what in ("couplings", "knobs")]  # details of panels
 
-# Counts requests by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
+# Counts questions by path, to the server or to the workers of the page without one: `busy` now, `most` at once, `sent`
+# in all; and what the policy refused.
 WATCH = """
 (() => {
   const net = { busy: 0, last: performance.now(), now: {}, most: {}, sent: {}, refused: [] };
@@ -33,8 +40,7 @@ WATCH = """
   addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
     net.refused.push(`${violatedDirective} ${blockedURI}`);
   });
-  const own = window.fetch;
-  window.fetch = async (path, options) => {
+  const begin = (path) => {
     const name = String(path).split("?")[0];
     const count = (by) => {
       net.busy += by;
@@ -44,18 +50,39 @@ WATCH = """
     };
     net.sent[name] = (net.sent[name] ?? 0) + 1;
     count(1);
+    return () => count(-1);
+  };
+  const own = window.fetch;
+  window.fetch = async (path, options) => {
+    const end = begin(path);
     try {
       const response = await own(path, options);
       await response.clone().arrayBuffer();
       return response;
     } finally {
-      count(-1);
+      end();
+    }
+  };
+  window.Worker = class extends Worker {
+    ends = new Map();
+    constructor(...options) {
+      super(...options);
+      this.addEventListener("message", ({ data: { number } }) => this.ends.get(number)());
+    }
+    postMessage(question) {
+      this.ends.set(question.number, begin(question.path));
+      super.postMessage(question);
     }
   };
 })();
 """
 
 QUIET = "() => net.busy === 0 && performance.now() - net.last > 50"
+FORGET = """(items) => {
+  sessionStorage.clear();
+  localStorage.clear();
+  for (const { name, value } of items) localStorage.setItem(name, value);
+}"""
 READ = """(canvas) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   let text = "";
@@ -79,10 +106,10 @@ def launched() -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """A real server on a free port of the loopback, in a thread; its address."""
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """A real server on a (free) port of the loopback, in a thread; its address."""
     ready = threading.Event()
-    with listen("127.0.0.1", 0) as listener:
+    with listen("127.0.0.1", port) as listener:
         config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1)
         server = Server(config, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -94,26 +121,61 @@ def serving(app: FastAPI) -> Iterator[str]:
         assert not thread.is_alive(), "the server did not stop"
 
 
+@contextmanager
+def serving_folder(folder: Path, prefix: str = "/project/explorer/") -> Iterator[str]:
+    """A plain web server that shows a folder below ``prefix``, as a project's pages are; its address."""
+
+    class Below(SimpleHTTPRequestHandler):
+        def translate_path(self, path: str) -> str:
+            inside = path.startswith(prefix)
+            return super().translate_path(path.removeprefix(prefix[:-1]) if inside else "/nothing-is-outside")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Below, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}{prefix}"
+        server.shutdown()
+        thread.join(PATIENCE)
+
+
+def new_context(browser: Browser, home: str, *, hints: bool = False, **options: Any) -> BrowserContext:
+    """A user's browser: a returning one unless ``hints``."""
+    stored = [
+        {
+            "origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)),
+            "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED],
+        }
+    ]
+    whole: Any = {"viewport": VIEWPORT, "storage_state": {"origins": stored}, **options}
+    context = browser.new_context(**whole)
+    context.set_default_timeout(1000 * PATIENCE)
+    context.add_init_script(WATCH)
+    return context
+
+
 class Visit:
     """One user's page. ``pardoned`` lists console errors that the test provokes."""
 
-    def __init__(self, browser: Browser, home: str, *, hints: bool = False, **options: Any) -> None:
-        stored = [{"origin": home.rstrip("/"), "localStorage": [] if hints else [HINTS_SEEN]}]
-        whole: Any = {"viewport": {"width": 1280, "height": 900}, "storage_state": {"origins": stored}, **options}
+    def __init__(self, page: Page, home: str) -> None:
         self.home = home
-        self.context = browser.new_context(**whole)
-        self.context.set_default_timeout(1000 * PATIENCE)
-        self.page: Page = self.context.new_page()
-        self.page.add_init_script(WATCH)
+        self.page = page
+        self.context = page.context
         self.complaints: list[str] = []
         self.pardoned: list[str] = []
         self.addresses: list[str] = []
-        self.page.on("console", self.collect)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.addresses.append(request.url))
+        self.listeners: dict[Any, Callable[[Any], None]] = {
+            "console": self.collect,
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "request": lambda request: self.addresses.append(request.url),
+        }
+        for event, listener in self.listeners.items():
+            page.on(event, listener)
 
     def collect(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
+        if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):  # asked for by ``reset``
             self.complaints.append(message.text)
 
     def open(self, link: str = "") -> "Visit":
@@ -123,15 +185,27 @@ class Visit:
         self.quiet()
         return self
 
+    def open_anew(self, link: str = "") -> "Visit":
+        """Open the page as on another computer: nothing is remembered but the link."""
+        self.reset()
+        return self.open(link)
+
     def close(self) -> None:
         """Check that there were no errors, no violated policy, no requests to other hosts."""
         refused = self.page.evaluate("() => window.net?.refused ?? []")
-        self.context.close()
+        for event, listener in self.listeners.items():
+            self.page.remove_listener(event, listener)
         errors = [text for text in self.complaints if not any(words in text for words in self.pardoned)]
         foreign = [url for url in self.addresses if not url.startswith((self.home, "blob:", "data:"))]
-        assert errors == []
-        assert foreign == []
-        assert refused == []
+        assert (errors, foreign, refused) == ([], [], []), f"errors {errors}, other hosts {foreign}, refused {refused}"
+
+    def reset(self) -> None:
+        """Make the page as new for the next visit. A new context takes three times as long as this and a load."""
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.context.clear_permissions()
+        self.page.set_viewport_size(VIEWPORT)
+        self.page.goto(f"{self.home}static/icon.svg")  # of the same origin: keeps the process
+        self.page.evaluate(FORGET, [HINTS_SEEN, *UNFOLDED])
 
     # Waiting
 
@@ -149,8 +223,8 @@ class Visit:
     def link(self) -> str:
         """The part of the address after #, once it is up to date."""
         self.quiet()
-        follows = "async () => `#${await (await import('/static/js/link.js')).encode()}` === location.hash"
-        self.until(lambda: self.page.evaluate(follows))
+        follows = "async (link) => `#${await (await import(link)).encode()}` === location.hash"
+        self.until(lambda: self.page.evaluate(follows, f"{self.home}static/js/link.js"))
         return "#" + self.page.url.partition("#")[2]
 
     # Looking
@@ -180,9 +254,11 @@ class Visit:
         )
 
     def knobs(self) -> list[float]:
-        return self.page.locator("#knobs input[type=range]").evaluate_all(
-            "(sliders) => sliders.map((slider) => Number(slider.value))"
+        """The values of all dimensions in order, wherever their sliders stand."""
+        values = self.page.locator("#knobs input[type=range]").evaluate_all(
+            "(sliders) => sliders.map((slider) => [Number(slider.id.split('-')[1]), Number(slider.value)])"
         )
+        return [value for _, value in sorted(values)]
 
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()

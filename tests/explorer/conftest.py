@@ -15,7 +15,7 @@ from capsnet.models import Model
 from tests.serving.helpers import BUNDLED, HOME, TestClient, png, service_of, unwire, wire
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
     from tests.explorer.browser import Visit
 
@@ -100,7 +100,7 @@ def refuse(client: TestClient) -> Callable[..., str]:
 # A real browser: imported only where it is used, because Playwright is not available on every machine.
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
     from tests.explorer.browser import launched
 
@@ -108,8 +108,8 @@ def chromium() -> Iterator["Browser"]:
         yield browser
 
 
-@pytest.fixture(scope="module")
-def home(chromium: "Browser", bundled: Model) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def home(bundled: Model) -> Iterator[str]:
     """The address of a server with the small bundled model, one without capsules, matrix capsules on a grid, and two
     whose children see the whole picture, one of them of another frame."""
     from tests.explorer.browser import serving
@@ -122,20 +122,34 @@ def home(chromium: "Browser", bundled: Model) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def tab(chromium: "Browser", home: str) -> "Page":
+    """A page that visits without options of their own use one after the other."""
+    from tests.explorer.browser import new_context
+
+    return new_context(chromium, home).new_page()
+
+
 @pytest.fixture
-def visits(chromium: "Browser", home: str) -> Iterator[Callable[..., "Visit"]]:
-    """Makes visits, each with a fresh browser context; each is checked at its end (``Visit.close``)."""
-    from tests.explorer.browser import Visit
+def visits(chromium: "Browser", home: str, tab: "Page") -> Iterator[Callable[..., "Visit"]]:
+    """Makes visits: the first without options on the common page, others with a fresh browser context. Each is checked
+    at its end (``Visit.close``)."""
+    from tests.explorer.browser import Visit, new_context
 
     made: list[Visit] = []
 
     def make(**options: Any) -> Visit:
-        made.append(Visit(chromium, home, **options))
+        shared = not options and all(visit.page is not tab for visit in made)
+        made.append(Visit(tab if shared else new_context(chromium, home, **options).new_page(), home))
         return made[-1]
 
     yield make
-    for visit in made:
-        visit.close()
+    try:
+        for visit in made:
+            visit.close()
+    finally:
+        for visit in made:
+            visit.reset() if visit.page is tab else visit.context.close()
 
 
 @pytest.fixture

@@ -68,9 +68,9 @@ def test_keyboard_reaches_every_control(visit: Visit) -> None:
         assert marked, f"the focus of {name} is not visible"
         stops.append(name)
     assert stops[:2] == ["skip", "model"]
-    wanted = ["canvas", "clear", "brush", "centre", "gallery-item", "klass", "knob-0", "knob-number-15", "cell"]
+    wanted = ["canvas", "clear", "brush", "centre", "gallery-item", "klass", "knob-0", "cell"]
     wanted += ["routing-back", "region", "map-class-0", "toy-vote", "pair-random", "pair-dx-1", "copy-link"]
-    assert [name for name in wanted if name not in stops] == []
+    assert [name for name in [*wanted, "knob-number-15"] if name not in stops] == []
     places = [stops.index(name) for name in wanted]
     assert places == sorted(places)
     assert stops.count("klass") == stops.count("cell") == stops.count("region") == 1  # one stop each, arrows within

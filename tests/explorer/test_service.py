@@ -1,14 +1,19 @@
 """Which models are shown, and under which names."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import capsnet
 from capsnet.data import ArrayDataset
-from capsnet.explorer import create_app
+from capsnet.explorer import _answers, create_app
+from capsnet.explorer._first_pair import first_pair
 from capsnet.explorer._gallery import Gallery
+from capsnet.explorer._service import ExplorerService
+from capsnet.explorer._wire import Pair, Question
 from capsnet.models import Model
 from capsnet.serving.problems import Missing
 from capsnet.serving.service import load_models
@@ -51,6 +56,43 @@ def test_card_never_makes_the_server_download_or_open_a_folder(tmp_path: Path, s
     assert not gallery.exists()
     with pytest.raises(Missing, match="is not bundled"):
         gallery.measured_on()
+
+
+def test_data_set_that_the_user_names_is_shown(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("left", "right"):
+        for part in ("train", "test"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for n in range(3):
+                noise = rng.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+                Image.fromarray(noise).save(tmp_path / part / name / f"{n}.png")
+    spec = f"folder:{tmp_path},size=12"
+    frame = capsnet.data.load(spec, "test").image_size
+    small: dict[str, Any] = {"conv_channels": 4, "primary_types": 2, "kernel_size": 3, "decoder": False}
+    model = capsnet.create_model("capsnet", in_channels=3, image_size=frame, num_classes=2, **small)
+    model.card = {"data": spec}
+    service = ExplorerService({"mine": model}, spec)
+    assert {service.find("mine").gallery.one(n)["label"] for n in (0, 5)} == {0, 1}
+    assert not ExplorerService({"mine": model}).find("mine").gallery.exists()
+    with pytest.raises(ValueError, match="nothing"):
+        ExplorerService({"mine": model}, "nothing")
+
+
+def test_first_pair_is_one_that_the_networks_read() -> None:
+    """The two longest capsules of each are those of the digits."""
+    service = ExplorerService(["capsnet-small-mnist", "capsnet-multimnist"])
+    small, pairs = service.entries.values()
+    number = first_pair(small, service.entries.values())
+    made = small.gallery.pair(number)
+    for entry in (small, pairs):
+        wires = {"first": made["first"], "second": made["second"], "offsets": made["offsets"]}
+        seen = _answers.pair(entry, Pair.model_validate({"model": entry.name, **wires}))["seen"]
+        answer = _answers.classify(entry, Question.model_validate({"model": entry.name, "seen": seen}))
+        assert set(answer["order"][:2]) == set(made["labels"])
+        assert answer["lengths"][answer["order"][1]] >= 0.5
+    assert first_pair(pairs, service.entries.values()) <= number  # alone it is easier to please
+    assert service.entries["capsnet-multimnist"].profile is not None
+    assert "overlapping" in _answers.introduce(pairs)["purpose"]
 
 
 def test_models_of_texts_are_refused(tmp_path: Path) -> None:

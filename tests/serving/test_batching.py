@@ -11,12 +11,12 @@ from capsnet.serving.batching import Batcher, Busy, Limits
 
 
 def batched(use: Callable[[Batcher[int, int], ThreadPoolExecutor], Any], compute: Any, **limits: Any) -> Any:
-    with ThreadPoolExecutor(1) as workers, ThreadPoolExecutor(4) as preparing:
+    with ThreadPoolExecutor(1) as workers, ThreadPoolExecutor(4) as preparing, ThreadPoolExecutor(1) as loop:
 
         async def main() -> Any:
             return await use(Batcher(compute, lambda: workers, Limits(**limits)), preparing)
 
-        return asyncio.run(main())
+        return loop.submit(asyncio.run, main()).result()  # Playwright has a loop in the main thread
 
 
 def test_batches_grow_up_to_the_limit() -> None:

@@ -19,20 +19,20 @@ def test_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 4 else real(c, step, total))
         with pytest.raises(Diverged, match=r"diverged at step 6 \(epoch 2, batch 2\).*margin nan.*checkpoint\.pt"):
-            capsnet.train(dataclasses.replace(quick, checkpoint_every=4), out=tmp_path / "run")
+            capsnet.train(dataclasses.replace(quick, checkpoint_every=4), out=tmp_path / "run", figures=False)
     config = dataclasses.replace(quick, checkpoint_every=4)
     state = loop.new_state(config, loop.build(config, loop.load_splits(config)[0]))
     loop.load_checkpoint(state, tmp_path / "run" / "checkpoint.pt")
     assert state.step == 4
     assert all(p.isfinite().all() for p in state.model.parameters())
-    assert capsnet.train(config, resume=tmp_path / "run").folder == tmp_path / "run"
+    assert capsnet.train(config, resume=tmp_path / "run", figures=False).folder == tmp_path / "run"
 
 
 def test_nan_weights_are_not_saved(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = loop.learning_rate
     monkeypatch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 2 else real(c, step, total))
     with pytest.raises(Diverged, match=r"no longer finite after step 3"):
-        capsnet.train(dataclasses.replace(quick, checkpoint_every=1), out=tmp_path / "run")
+        capsnet.train(dataclasses.replace(quick, checkpoint_every=1), out=tmp_path / "run", figures=False)
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"] == 2
 
 
@@ -42,7 +42,7 @@ def test_nan_weights_at_the_end_of_an_epoch_are_divergence(
     real = loop.learning_rate
     monkeypatch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 3 else real(c, step, total))
     with pytest.raises(Diverged, match=r"no longer finite after step 4; there is no checkpoint yet"):
-        capsnet.train(dataclasses.replace(quick, checkpoint_every=1000), out=tmp_path / "run")
+        capsnet.train(dataclasses.replace(quick, checkpoint_every=1000), out=tmp_path / "run", figures=False)
 
 
 @pytest.mark.parametrize("every", [2, 100])
@@ -55,7 +55,7 @@ def test_losses_read_late_name_the_step_and_save_nothing(
     monkeypatch.setattr(loop, "RECORD_EVERY", every)
     monkeypatch.setattr(loop, "learning_rate", lambda c, step, total: math.nan if step == 4 else real(c, step, total))
     with pytest.raises(Diverged, match=r"diverged at step 6 \(epoch 2, batch 2\).*margin nan.*checkpoint\.pt"):
-        capsnet.train(dataclasses.replace(quick, checkpoint_every=4), out=tmp_path / "run")
+        capsnet.train(dataclasses.replace(quick, checkpoint_every=4), out=tmp_path / "run", figures=False)
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"] == 4
 
 

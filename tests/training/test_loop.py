@@ -45,7 +45,7 @@ def test_train_learns_and_writes_a_run_folder(quick: TrainConfig, tmp_path: Path
 def test_tensorboard_holds_curves_pictures_and_the_graph(quick: TrainConfig, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    result = capsnet.train(dataclasses.replace(quick, tensorboard=True, epochs=1), out=tmp_path / "run")
+    result = capsnet.train(dataclasses.replace(quick, tensorboard=True, epochs=1), out=tmp_path / "run", figures=False)
     events = EventAccumulator(str(result.folder / "tensorboard"), size_guidance={"images": 0})
     events.Reload()
     assert "epoch/val_accuracy" in events.Tags()["scalars"]
@@ -80,20 +80,22 @@ def test_weights_survive_a_failing_figure_and_bad_names_are_refused(
 
 def test_weights_depend_on_the_seed_only(quick: TrainConfig, tmp_path: Path) -> None:
     torch.manual_seed(1)
-    first = capsnet.train(quick, out=tmp_path / "a")
+    first = capsnet.train(quick, out=tmp_path / "a", figures=False)
     torch.manual_seed(2)
     state = torch.random.get_rng_state()
-    second = capsnet.train(quick, out=tmp_path / "b")
+    second = capsnet.train(quick, out=tmp_path / "b", figures=False)
     assert torch.equal(torch.random.get_rng_state(), state)  # the caller's generator is not touched
-    other = capsnet.train(dataclasses.replace(quick, seed=1), out=tmp_path / "c")
+    other = capsnet.train(dataclasses.replace(quick, seed=1), out=tmp_path / "c", figures=False)
     assert weights_of(first.folder) == weights_of(second.folder) != weights_of(other.folder)
 
 
 def test_fine_tuning_starts_from_trained_weights(quick: TrainConfig, tmp_path: Path) -> None:
-    first = capsnet.train(dataclasses.replace(quick, epochs=10, lr=1e-2, ema=None), out=tmp_path / "first")
+    first = capsnet.train(
+        dataclasses.replace(quick, epochs=10, lr=1e-2, ema=None), out=tmp_path / "first", figures=False
+    )
     short = dataclasses.replace(quick, epochs=1, lr=1e-6, ema=None)
-    cold = capsnet.train(short, out=tmp_path / "cold")
-    warm = capsnet.train(dataclasses.replace(short, init=str(first.folder)), out=tmp_path / "warm")
+    cold = capsnet.train(short, out=tmp_path / "cold", figures=False)
+    warm = capsnet.train(dataclasses.replace(short, init=str(first.folder)), out=tmp_path / "warm", figures=False)
     assert str(first.folder) in (warm.folder / "README.md").read_text()
     assert warm.model.card["init"] == str(first.folder)
     assert warm.test.accuracy.value == pytest.approx(first.test.accuracy.value, abs=0.1)
@@ -114,12 +116,12 @@ def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
         monkeypatch.setattr(
             module, "evaluate", lambda m, d, _measure=measure, **k: evaluated.append(d.name) or _measure(m, d, **k)
         )
-    capsnet.train(quick, out=tmp_path / "a")
+    capsnet.train(quick, out=tmp_path / "a", figures=False)
     assert sorted(splits) == ["test", "train", "validation"]
     assert evaluated == ["mnist validation", "mnist validation", "mnist test"]  # two epochs, then the test, once
     splits.clear()
     evaluated.clear()
-    final = capsnet.train(dataclasses.replace(quick, train_on="train+validation"), out=tmp_path / "b")
+    final = capsnet.train(dataclasses.replace(quick, train_on="train+validation"), out=tmp_path / "b", figures=False)
     assert sorted(splits) == ["test", "train+validation"]
     assert evaluated == ["mnist test"]
     assert "val_accuracy" not in run_folder.Run(final.folder).records("epoch")[-1]
@@ -146,7 +148,7 @@ def test_config_records_the_data_that_was_used(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_folder: Path
 ) -> None:
     monkeypatch.setenv("CAPSNET_DATA", str(idx_folder))
-    result = capsnet.train(dataclasses.replace(quick, data="mnist", epochs=1), out=tmp_path / "run")
+    result = capsnet.train(dataclasses.replace(quick, data="mnist", epochs=1), out=tmp_path / "run", figures=False)
     assert read_config(result.folder / "config.json").data == f"mnist:{idx_folder}"
     monkeypatch.delenv("CAPSNET_DATA")
     assert capsnet.evaluate(result.folder).metrics == result.test.metrics  # the card names the data
@@ -157,5 +159,5 @@ def test_broken_test_file_is_found_before_training(quick: TrainConfig, tmp_path:
     images = broken / "t10k-images-idx3-ubyte"
     images.write_bytes(images.read_bytes()[:-1])
     with pytest.raises(ValueError, match="t10k-images-idx3-ubyte"):
-        capsnet.train(dataclasses.replace(quick, data=f"mnist:{broken}"), out=tmp_path / "run")
+        capsnet.train(dataclasses.replace(quick, data=f"mnist:{broken}"), out=tmp_path / "run", figures=False)
     assert not (tmp_path / "run").exists()

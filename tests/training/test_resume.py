@@ -30,7 +30,6 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(loop, "stop_politely", pressed)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 4, 6])
 @pytest.mark.parametrize(
     "change",
     [
@@ -40,23 +39,25 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     ],
 )
 def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
-    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, change: dict
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict
 ) -> None:
     """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN, with
     BatchNorm in Efficient-CapsNet."""
     monkeypatch.setattr(loop, "RECORD_EVERY", 1)
     config = dataclasses.replace(quick, **change)
-    uninterrupted = capsnet.train(config, out=tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_after(patch, steps)
-        with pytest.raises(Interrupted, match="--resume"):
-            capsnet.train(config, out=tmp_path / "parts")
-    assert not (tmp_path / "parts" / "model.safetensors").exists()
-    parts = capsnet.train(config, out=tmp_path / "parts", resume="auto")
-    assert weights_of(parts.folder) == weights_of(uninterrupted.folder)
-    lines = [[_without_clock(line) for line in run_folder.Run(r.folder).records()] for r in (uninterrupted, parts)]
-    assert lines[0] == lines[1]
-    assert not (parts.folder / "checkpoint.pt").exists()
+    uninterrupted = capsnet.train(config, out=tmp_path / "whole", figures=False)
+    for steps in (1, 2, 4, 6):
+        folder = tmp_path / f"stopped in step {steps}"
+        with monkeypatch.context() as patch:
+            stop_after(patch, steps)
+            with pytest.raises(Interrupted, match="--resume"):
+                capsnet.train(config, out=folder, figures=False)
+        assert not (folder / "model.safetensors").exists()
+        parts = capsnet.train(config, out=folder, resume="auto", figures=False)
+        assert weights_of(parts.folder) == weights_of(uninterrupted.folder)
+        lines = [[_without_clock(line) for line in run_folder.Run(r.folder).records()] for r in (uninterrupted, parts)]
+        assert lines[0] == lines[1]
+        assert not (parts.folder / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
@@ -89,7 +90,7 @@ def test_checkpoint_without_times_resumes(quick: TrainConfig, tmp_path: Path, mo
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         with pytest.raises(Interrupted):
-            capsnet.train(quick, out=tmp_path / "run")
+            capsnet.train(quick, out=tmp_path / "run", figures=False)
     path = tmp_path / "run" / "checkpoint.pt"
     content = torch.load(path, weights_only=True)
     del content["spent"]
@@ -114,47 +115,47 @@ def test_resume_auto_takes_the_newest_unfinished_run_of_an_equal_config(
         for config in (quick, quick, other):
             stop_after(patch, 2)
             with pytest.raises(Interrupted) as caught:
-                capsnet.train(config)
+                capsnet.train(config, figures=False)
             stopped.append(caught.value.folder)
     assert len(set(stopped)) == 3
     assert all(folder.parent == Path("runs/quick") for folder in stopped)
-    assert capsnet.train(quick, resume="auto").folder == stopped[1]
-    assert capsnet.train(quick, resume="auto").folder == stopped[0]
-    assert capsnet.train(quick, resume="auto").folder not in stopped  # nothing left to resume: a new run
+    assert capsnet.train(quick, resume="auto", figures=False).folder == stopped[1]
+    assert capsnet.train(quick, resume="auto", figures=False).folder == stopped[0]
+    assert capsnet.train(quick, resume="auto", figures=False).folder not in stopped  # nothing left to resume: a new run
 
 
 def test_run_in_progress_is_not_resumed(quick: TrainConfig, tmp_path: Path) -> None:
     running = run_folder.open_run(quick, tmp_path / "a", "no")
     with running.lock():
         with pytest.raises(ValueError, match="the run there is in use"):
-            capsnet.train(quick, out=tmp_path / "a", resume="auto")
+            capsnet.train(quick, out=tmp_path / "a", resume="auto", figures=False)
         with pytest.raises(ValueError, match="another process"):
-            capsnet.train(quick, resume=tmp_path / "a")
-    assert capsnet.train(quick, out=tmp_path / "a", resume="auto").folder == tmp_path / "a"
+            capsnet.train(quick, resume=tmp_path / "a", figures=False)
+    assert capsnet.train(quick, out=tmp_path / "a", resume="auto", figures=False).folder == tmp_path / "a"
 
 
 def test_impossible_resume_gives_the_reason(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(FileNotFoundError, match="not a run folder"):
-        capsnet.train(quick, resume=tmp_path)
-    done = capsnet.train(quick, out=tmp_path / "done")
+        capsnet.train(quick, resume=tmp_path, figures=False)
+    done = capsnet.train(quick, out=tmp_path / "done", figures=False)
     with pytest.raises(ValueError, match="finished already"):
-        capsnet.train(quick, resume=done.folder)
+        capsnet.train(quick, resume=done.folder, figures=False)
     with pytest.raises(ValueError, match="not empty"):
-        capsnet.train(quick, out=done.folder)
+        capsnet.train(quick, out=done.folder, figures=False)
     stop_after(monkeypatch, 1)
     with pytest.raises(Interrupted):
-        capsnet.train(quick, out=tmp_path / "stopped")
+        capsnet.train(quick, out=tmp_path / "stopped", figures=False)
     with pytest.raises(ValueError, match="another configuration: lr differ"):
-        capsnet.train(dataclasses.replace(quick, lr=1e-4), resume=tmp_path / "stopped")
+        capsnet.train(dataclasses.replace(quick, lr=1e-4), resume=tmp_path / "stopped", figures=False)
     with pytest.raises(ValueError, match="the run there has another configuration"):
-        capsnet.train(dataclasses.replace(quick, lr=1e-4), out=tmp_path / "stopped", resume="auto")
+        capsnet.train(dataclasses.replace(quick, lr=1e-4), out=tmp_path / "stopped", resume="auto", figures=False)
     with pytest.raises(ValueError, match="the run there is finished"):
-        capsnet.train(quick, out=done.folder, resume="auto")
+        capsnet.train(quick, out=done.folder, resume="auto", figures=False)
     (tmp_path / "stopped" / "checkpoint.pt").write_bytes(b"half a checkpoint")
     with pytest.raises(ValueError, match="not a usable checkpoint: it is damaged"):
-        capsnet.train(quick, resume=tmp_path / "stopped")
+        capsnet.train(quick, resume=tmp_path / "stopped", figures=False)
 
 
 def test_metrics_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
@@ -211,8 +212,8 @@ def test_tensorboard_keeps_every_epoch_over_a_resume(
     with monkeypatch.context() as patch:
         patch.setattr(loop, "report", pull_the_plug)
         with pytest.raises(RuntimeError, match="power cut"):
-            capsnet.train(config, out=tmp_path / "run")
-    capsnet.train(config, out=tmp_path / "run", resume="auto")
+            capsnet.train(config, out=tmp_path / "run", figures=False)
+    capsnet.train(config, out=tmp_path / "run", resume="auto", figures=False)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"images": 0}).Reload()
     assert [event.step for event in events.Scalars("epoch/val_accuracy")] == [4, 8]
 
@@ -228,7 +229,7 @@ def test_checkpoint_of_an_earlier_version_resumes_exactly(
     with monkeypatch.context() as patch:
         stop_after(patch, 6)
         with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "run")
+            capsnet.train(config, out=tmp_path / "run", figures=False)
     path = tmp_path / "run" / "checkpoint.pt"
     content = torch.load(path, weights_only=True)
     del content["spent"], content["scaler"], content["examples"]
@@ -248,7 +249,7 @@ def test_checkpoint_with_the_former_primary_scale_is_refused(
     with monkeypatch.context() as patch:
         stop_after(patch, 6)
         with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "run")
+            capsnet.train(config, out=tmp_path / "run", figures=False)
     path = tmp_path / "run" / "checkpoint.pt"
     content = torch.load(path, weights_only=True)
     del content["format"]
@@ -263,7 +264,7 @@ def test_checkpoint_of_another_model_is_refused_in_one_sentence(
 ) -> None:
     stop_after(monkeypatch, 1)
     with pytest.raises(Interrupted):
-        capsnet.train(quick, out=tmp_path / "run")
+        capsnet.train(quick, out=tmp_path / "run", figures=False)
     path = tmp_path / "run" / "checkpoint.pt"
     content = torch.load(path, weights_only=True)
     content["model"]["unknown"] = content["model"].popitem()[1]
@@ -272,4 +273,4 @@ def test_checkpoint_of_another_model_is_refused_in_one_sentence(
     with pytest.raises(
         ValueError, match=r"not a usable checkpoint: it was written for another model or by another ver"
     ):
-        capsnet.train(quick, resume=tmp_path / "run")
+        capsnet.train(quick, resume=tmp_path / "run", figures=False)

@@ -28,7 +28,7 @@ def test_keep_chooses_the_best_or_the_last_epoch(
 
         with monkeypatch.context() as patch:
             patch.setattr(loop, "evaluate", scripted)
-            result = capsnet.train(dataclasses.replace(quick, epochs=3, keep=keep), out=tmp_path / keep)
+            result = capsnet.train(dataclasses.replace(quick, epochs=3, keep=keep), out=tmp_path / keep, figures=False)
         saved = capsnet.load(result.folder).state_dict()
         saved_weights[keep] = [all(torch.equal(saved[name], w[name]) for name in saved) for w in weights]
     assert saved_weights == {"best": [False, True, False], "last": [False, False, True]}
@@ -98,7 +98,7 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
             forward(self, images, labels, trace),
         )[1],
     )
-    capsnet.train(quick, out=tmp_path / "run")
+    capsnet.train(quick, out=tmp_path / "run", figures=False)
     assert len(seen) == 8
     assert all(labelled)
     assert len(labelled) == 8
@@ -115,7 +115,7 @@ def test_every_epoch_shuffles_augments_and_shows_the_labels(
 def test_threads_are_set_and_bounded(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", counts.append)
-    capsnet.train(dataclasses.replace(quick, epochs=1), out=tmp_path / "run", threads=1)
+    capsnet.train(dataclasses.replace(quick, epochs=1), out=tmp_path / "run", threads=1, figures=False)
     assert counts == [1]
     with pytest.raises(ValueError, match="threads must lie between 1 and"):
-        capsnet.train(quick, out=tmp_path / "other", threads=10**8)
+        capsnet.train(quick, out=tmp_path / "other", threads=10**8, figures=False)

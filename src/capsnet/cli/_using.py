@@ -1,4 +1,4 @@
-"""The verbs that use a trained model: evaluate, predict and explore."""
+"""The verbs that use a trained model: evaluate, predict, explain and explore."""
 
 import json
 import sys
@@ -171,6 +171,36 @@ def longest(answer: "Prediction", count: int) -> list[tuple[str, float]]:
 
 
 @dataclass(kw_only=True)
+class Explain:
+    """Show which places of a picture speak for a class: what each child contributes to its capsule, over the picture.
+
+    Orange speaks for the class, blue against it. It needs a network with routed capsules on a grid.
+    """
+
+    image: tyro.conf.Positional[str]
+    """An image file, or `-`: one image from standard input."""
+    out: Annotated[str, tyro.conf.arg(metavar="PNG")]
+    """The picture to write."""
+    model: str = DEFAULT_MODEL
+    """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
+    label: Annotated[str | None, tyro.conf.arg(name="class", metavar="NAME")] = None
+    """The class to explain; default: the longest capsule's."""
+    json: bool = False
+    """Print the class, the lengths and the contributions, (H', W', types), as JSON."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        if Path(self.out).suffix.lower() != ".png":
+            raise ValueError(f"--out names a .png file, got {self.out}")
+        picture = sys.stdin.buffer.read() if self.image == STANDARD_INPUT else self.image
+        seen = capsnet.explain(self.model, picture, self.label)
+        path = seen.save(self.out)
+        if self.json:
+            values = {"class": seen.label, "length": seen.length, "lengths": seen.lengths, "map": seen.map.tolist()}
+            return say(json.dumps(values | {"contributions": seen.contributions.tolist(), "picture": str(path)}))
+        return say(f"{self.image}: {seen}\n{path}  orange speaks for the class, blue against it")
+
+
+@dataclass(kw_only=True)
 class Explore:
     """Open a page on which you draw a digit, see which capsules answer, change their numbers and watch the routing.
 
@@ -179,6 +209,8 @@ class Explore:
 
     models: tyro.conf.Positional[tuple[str, ...]] = ()
     """Bundled names (see `capsnet list weights`), files of weights or run folders; default: all bundled models."""
+    data: str | None = None
+    """Whose test pictures the gallery shows for models whose own data set is not bundled, e.g. folder:photos."""
     port: int | None = None
     """Where to listen; default: the first free port from 8028 on."""
     host: str = "127.0.0.1"
@@ -190,9 +222,27 @@ class Explore:
     name: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOST")] = ()
     """A further name that the server answers to, that of a proxy in front of it, e.g. caps.example.org; may be
     repeated. Visitors need the token then, too."""
+    static: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write the page into a folder that any web server serves, instead of serving it: the networks then run in the
+    visitor's browser. Default models: the smallest bundled one of each kind. Needs npm, once."""
+    runtime: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """For --static: a folder with the unpacked npm package onnxruntime-web, to be used instead of fetching it."""
 
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet.explorer import explore
 
-        options = {key: getattr(self, key) for key in ("host", "port", "browser", "token")}
+        if self.static is not None:
+            self.write(self.static)
+            return
+        if self.runtime is not None:
+            raise ValueError("--runtime is for --static: it is what the page without a server computes with")
+        options = {key: getattr(self, key) for key in ("data", "host", "port", "browser", "token")}
         explore(self.models, names=self.name, say=say, **options)
+
+    def write(self, folder: Path) -> None:
+        """Write the page without a server."""
+        from capsnet.explorer import write_static
+
+        done = write_static(folder, self.models, data=self.data, runtime=self.runtime, say=say)
+        say(f"wrote {done.folder}: {', '.join(done.models)}; {done.compressed / 1e6:.1f} MB compressed")
+        hint(f"try it: python -m http.server --directory {done.folder}")

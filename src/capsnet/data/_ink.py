@@ -5,7 +5,7 @@ picture is divided by a smooth fit of the paper; a morphological closing removes
 come a threshold relative to the ink's contrast and the choice of components. Dark and light ink are tried.
 """
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ def find_ink(pixels: Pixels) -> Plane:
 
     Shapes: (H, W, 3) -> (h, w) with max(h, w) = WORK
     """
-    pixels = _to_working_size(pixels)
+    grey = bool((pixels[..., :1] == pixels).all())
+    pixels = _to_working_size(pixels[..., :1] if grey else pixels)  # one plane is enough for a grey drawing
     score, ink = _search_both(pixels, _border_paper(pixels), local=False) if _is_two_tone(pixels) else (0.0, None)
     if ink is None or score <= 0:
+        pixels = np.repeat(pixels, 3, axis=2) if grey else pixels
         score, ink = _search_both(pixels, _fit_paper(pixels), local=True)
     if score <= 0:
         raise ValueError("no digit was found: the image is blank, or the ink is too faint to tell from the paper")
@@ -60,6 +62,8 @@ def _search(pixels: Pixels, papers: Pixels, local: bool) -> tuple[float, Plane]:
     # the colour with the most contrast counts; in dark areas differences are amplified at most threefold
     flat = 1 - _largest((papers - pixels) / np.maximum(papers, 0.3))
     contrast, noise = _stroke_contrast(flat, local)
+    if not (contrast > FAINTEST).any():  # as one of dark and light ink in every drawing
+        return 0.0, contrast
     contrast = _without_rules(contrast)
     floor = max(FAINTEST, 5 * noise)
     score, mask = _digit_mask(contrast, max(floor, 0.3 * _centre_peak(contrast)))
@@ -147,6 +151,8 @@ def _without_rules(contrast: Plane) -> Plane:
     """
     peak = _centre_peak(contrast)
     for axis in (0, 1):
+        if (np.count_nonzero(contrast, axis=axis) < 0.75 * contrast.shape[axis]).all():
+            continue  # the quantiles are 0
         rule = np.quantile(contrast, 0.2, axis=axis, keepdims=True)
         contrast = np.clip(contrast - np.where(rule < 0.5 * peak, rule, 0), 0, 1)
     return contrast
@@ -172,5 +178,5 @@ def _digit_mask(contrast: Plane, threshold: float) -> tuple[float, NDArray[np.bo
 
 
 def _largest(colours: NDArray[np.floating]) -> NDArray[np.float32]:
-    """The largest of each pixel's three values, (h, w, 3) -> (h, w), thirty times faster than ``max(axis=2)``."""
-    return np.maximum(np.maximum(colours[..., 0], colours[..., 1]), colours[..., 2])
+    """The largest of each pixel's values, (h, w, C) -> (h, w), thirty times faster than ``max(axis=2)``."""
+    return reduce(np.maximum, np.moveaxis(colours, 2, 0))

@@ -68,8 +68,8 @@ def _checksum(dataset: Any) -> int:
     parts: tuple[NDArray, ...] = (dataset.images, dataset.targets)
     value = 0
     for part in parts:
-        for start in range(0, len(part), 4096):  # so that the copy is small
-            value = zlib.crc32(part[start : start + 4096].tobytes(), value)
+        for start in range(0, len(part), 4096):  # a slice of a subset may have to be copied
+            value = zlib.crc32(np.ascontiguousarray(part[start : start + 4096]).data, value)
     return value
 
 

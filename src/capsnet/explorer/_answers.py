@@ -13,18 +13,20 @@ from capsnet.explorer._wire import Decode, Pair, Question, RoutingInfo, See, Swe
 from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.models import Model, describe, replacements, reroute
 from capsnet.routing import Routing
-from capsnet.serving.images import quantise, to_array, to_wire
+from capsnet.serving.images import Bytes, quantise, to_array, to_wire
 
 
 def introduce(entry: ModelEntry) -> dict[str, Any]:
     """What the page needs to know about a model."""
     model, card, profile = entry.model, entry.model.card, entry.profile
-    accuracy, info = card.get("test_accuracy"), entry.gallery.info
+    accuracy = card.get("test_accuracy")
     kind = model.config.get("name", type(model).__name__)
+    summary = str(card.get("summary", "")) or (describe(kind) if model.config else kind)
     return {
         "name": entry.name,
         "title": str(card.get("title", entry.name)),
-        "summary": str(card.get("summary", "")) or (describe(kind) if model.config else kind),
+        "summary": summary,
+        "purpose": str(card.get("purpose", "")) or (profile.purpose if profile else "") or capitalised(summary),
         "parameters": model.num_parameters(),
         "image_size": list(model.image_size),
         "channels": model.in_channels,
@@ -35,7 +37,7 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
         "routing": describe_routing(own) if (own := model.class_routing) else None,
         "routings": replacements(model),
         "grid": list(model.grid) if model.grid else None,
-        "multi": bool(info and info.objects and info.objects > 1),
+        "multi": entry.multi,
         "test_accuracy": accuracy.get("value") if isinstance(accuracy, dict) else accuracy,
         "ranges": profile.model_dump()["ranges"] if profile else None,
         "means": profile.means if profile else None,
@@ -44,6 +46,10 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
         "receptive": model.receptive_field._asdict() if model.receptive_field else None,
         "gallery": entry.gallery.exists(),
     }
+
+
+def capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def describe_routing(own: Routing) -> dict[str, Any]:
@@ -107,8 +113,12 @@ def pair(entry: ModelEntry, ask: Pair) -> dict[str, Any]:
                 f"got {pixels.width} x {pixels.height} with {pixels.channels}"
             )
         alone.append(place(to_array(pixels, what), model.image_size, (down, right)))
-    both = np.minimum(alone[0].astype(np.uint16) + alone[1], 255).astype(np.uint8)
-    return {"seen": to_wire(both), "alone": [to_wire(picture) for picture in alone]}
+    return {"seen": to_wire(added(alone)), "alone": [to_wire(picture) for picture in alone]}
+
+
+def added(alone: list[Bytes]) -> Bytes:
+    """Two pictures (H, W, C) in one."""
+    return np.minimum(alone[0].astype(np.uint16) + alone[1], 255).astype(np.uint8)
 
 
 def _capsules(model: Model, pose: list[float], j: int) -> torch.Tensor:

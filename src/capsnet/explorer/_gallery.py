@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from capsnet import data
 from capsnet.data import Dataset, DatasetInfo
+from capsnet.data.base import Singles
 from capsnet.explorer._seen import place, tiled
 from capsnet.inference.profiles import Profile
 from capsnet.models import Model
@@ -29,11 +30,17 @@ class Examples(NamedTuple):
 
 
 class Gallery:
-    """The examples of one model, read on first use."""
+    """The examples of one model, read on first use.
 
-    def __init__(self, model: Model) -> None:
+    Args:
+        model: whose data set declares them.
+        given: the data set that the user of the command named, for a model whose own declares none.
+    """
+
+    def __init__(self, model: Model, given: str | None = None) -> None:
         self.model = model
         self.spec = str(model.card.get("data", DEFAULT))
+        self.given = given
         self._lock = threading.Lock()
 
     def examples(self) -> Examples:
@@ -56,23 +63,30 @@ class Gallery:
         except (ValueError, OSError):
             return None
 
+    @property
+    def source(self) -> str | None:
+        """The data set that the examples come from."""
+        return self.info.gallery if self.info and self.info.gallery else self.given
+
     @cached_property
     def _examples(self) -> Examples:
         # only bundled and generated data sets declare one: a card never makes the server download or open a folder
-        if self.info is None or self.info.gallery is None:
+        source = self.source
+        if source is None:
             raise Missing(f"{NONE}: its data set, {self.spec[:40]!r}, is not bundled")
-        examples, model = _test_split(self.info.gallery), self.model
+        examples, model = read_examples(source), self.model
         height, width = examples.dataset.image_size
         fits = height <= model.image_size[0] and width <= model.image_size[1]
         kind = (examples.dataset.channels, examples.dataset.num_classes)
         if not fits or kind != (model.in_channels, model.num_classes):
-            raise Missing(f"{NONE}: the pictures or classes of {self.info.gallery} do not fit it")
+            raise Missing(f"{NONE}: the pictures or classes of {source} do not fit it")
         return examples
 
     def measured_on(self) -> Dataset:
         """The data set that the profile is measured on: the model's own."""
-        self.examples()
-        return data.load(self.spec, "test")
+        examples = self.examples()
+        own = self.info is not None and self.info.gallery is not None
+        return data.load(self.spec, "test") if own else examples.dataset
 
     def page(self, kind: str, page: int, profile: Profile | None) -> dict[str, Any]:
         """One page of a kind of examples: hard, wrong, any, or those of a class."""
@@ -111,11 +125,16 @@ class Gallery:
             raise Missing(f"there are {len(labels)} examples, number {index} is not among them")
         return {"seen": to_wire(self.pictures(np.array([index]))[0]), "label": int(labels[index])}
 
-    def pair(self, number: int) -> dict[str, Any]:
+    def single_digits(self, number: int) -> Singles:
         """Two pictures of different classes and their offsets: the pair of that number."""
         self.examples()
         made = self._pairs.singles(number)
         assert made is not None
+        return made
+
+    def pair(self, number: int) -> dict[str, Any]:
+        """The same, to send."""
+        made = self.single_digits(number)
         first, second = (to_wire(picture) for picture in quantise(made.images))
         return {"first": first, "second": second, "labels": made.classes.tolist(), "offsets": made.offsets.tolist()}
 
@@ -131,7 +150,8 @@ class Gallery:
 
 
 @lru_cache(maxsize=8)
-def _test_split(spec: str) -> Examples:
+def read_examples(spec: str) -> Examples:
+    """The test split of a data set with one class per picture."""
     dataset = data.load(spec, "test")
     labels = getattr(dataset, "targets", None)
     if labels is None:

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import torch
 
-from capsnet.explorer._gallery import Gallery
+from capsnet.explorer._gallery import Gallery, read_examples
 from capsnet.explorer._seen import see
 from capsnet.inference import evaluating, profiles
 from capsnet.inference.profiles import Profile
@@ -20,18 +20,27 @@ MEASURED = 1000  # examples that the profile of a model that is not bundled is m
 class ModelEntry:
     """One model under its public name, with the profile of its capsules once there is one."""
 
-    def __init__(self, name: str, model: Model) -> None:
-        self.name, self.model, self.gallery, self.prepared = name, model, Gallery(model), False
+    def __init__(self, name: str, model: Model, given: str | None = None) -> None:
+        self.name, self.model, self.gallery, self.prepared = name, model, Gallery(model, given), False
         profile = profiles.read(name)  # the one that is bundled under this name, if it fits the model
+        self.first_pair: int | None = None  # the number of the pair to begin with, once it was searched for
         self.profile = profile if profile and len(profile.ranges or ()) in (0, model.num_classes) else None
+
+    @property
+    def multi(self) -> bool:
+        """Whether it was trained on pictures of several objects."""
+        info = self.gallery.info
+        return bool(info and info.objects and info.objects > 1)
 
 
 class ExplorerService(Service):
     """The service of the page. Models without a profile are measured in the background while it serves."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, pictures: str | None = None) -> None:
         super().__init__(models)
-        self.entries = {name: ModelEntry(name, model) for name, model in self.models.items()}
+        if pictures is not None:
+            read_examples(pictures)  # a wrong name is an error now, not an empty gallery
+        self.entries = {name: ModelEntry(name, model, pictures) for name, model in self.models.items()}
         self._preparing: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -61,10 +70,11 @@ class ExplorerService(Service):
                 _warm_up(entry.model)
         for entry in waiting:
             if not self._closing.is_set():
-                entry.profile = entry.profile or self._measure(entry)
+                entry.profile = entry.profile or self.measure(entry)
                 entry.prepared = not self._closing.is_set()
 
-    def _measure(self, entry: ModelEntry) -> Profile | None:
+    def measure(self, entry: ModelEntry) -> Profile | None:
+        """The profile of its capsules on some examples, or None where there are none."""
         try:
             dataset = entry.gallery.measured_on()
             stop = self._closing.is_set

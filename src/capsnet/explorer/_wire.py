@@ -97,6 +97,7 @@ class ModelInfo(Answer):
     name: str
     title: str
     summary: str
+    purpose: str
     parameters: int
     image_size: list[int]
     channels: int
@@ -155,7 +156,8 @@ class Votes(Answer):
 
 class Traced(Answer):
     """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where couplings need
-    not sum to one."""
+    not sum to one. ``contributions`` are int16 (R, I, J): n means contribution * n / 32767. ``phases`` are int8 pairs
+    (R, I, 2) in [-127, 127], null where the routing has none."""
 
     iterations: int
     grid: list[int]
@@ -166,6 +168,9 @@ class Traced(Answer):
     entropy: list[float]
     lengths: list[list[float]]
     votes: Votes | None
+    contributions: str
+    contribution: float
+    phases: str | None
 
 
 class ToyRouted(Answer):

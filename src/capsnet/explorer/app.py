@@ -1,12 +1,14 @@
 """The page's routes, on top of the API for programs; ``_answers``, ``_routing_view`` and ``_gallery`` compute."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 
 from capsnet.explorer import _answers, _routing_view, _wire
 from capsnet.explorer._assets import FOLDER, Assets
+from capsnet.explorer._first_pair import first_pair
 from capsnet.explorer._gallery import NUMBERS
 from capsnet.explorer._seen import read_upload
 from capsnet.explorer._service import ExplorerService
@@ -26,9 +28,9 @@ def require_json(request: Request) -> None:
         raise HTTPException(415, f"the content type must be application/json, got {kind[:60] or 'none'}")
 
 
-def create_app(models: Models, **options: Any) -> FastAPI:
+def create_app(models: Models, *, data: str | None = None, **options: Any) -> FastAPI:
     """The explorer as an application; see ``capsnet.explorer.create_app``."""
-    service = ExplorerService(models)
+    service = ExplorerService(models, data)
     app = serving.create_app(service, title="capsnet explorer", **options)
     _add_questions(app, service)
     _add_pictures(app, service)
@@ -88,5 +90,8 @@ def _add_pictures(app: FastAPI, service: ExplorerService) -> None:
         return await service.answer(service.find(model).gallery.one, index)
 
     @app.get("/api/pair/random", response_model=_wire.RandomPair)
-    async def random_pair(model: ModelName, number: Annotated[int, Query(ge=0, lt=NUMBERS)] = 0) -> Response:
-        return await service.answer(service.find(model).gallery.pair, number)
+    async def random_pair(model: ModelName, number: Annotated[int | None, Query(ge=0, lt=NUMBERS)] = None) -> Response:
+        """The pair of a number; without one, the first that the network and those for pairs read."""
+        entry = service.find(model)
+        first = partial(first_pair, entry, service.entries.values())
+        return await service.answer(lambda: entry.gallery.pair(first() if number is None else number))

@@ -71,7 +71,7 @@ def export(
     output = Path(output)
     _check_place(output, format)
     if format == "onnx":
-        _need_extra()
+        need_extra()
     network = model.model if isinstance(model, Traced) else _network(model)
     examples = _int8.load_examples(network, data) if int8 else None
     traced = model if isinstance(model, Traced) else trace(network)
@@ -143,7 +143,8 @@ def _check_place(output: Path, format: Format) -> None:
         raise FileNotFoundError(f"cannot write {output}: there is no folder {output.parent}")
 
 
-def _need_extra() -> None:
+def need_extra() -> None:
+    """Refuse to go on without the optional packages."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401

@@ -42,7 +42,7 @@ class Profile(BaseModel):
 
     The first three are None for a model without poses; a name is None where the dimension has no known meaning.
     ``hard`` holds recognised examples, smallest margin first; ``wrong`` holds mistakes, longest capsule first. Examples
-    of several classes are in neither.
+    of several classes are in neither. ``purpose`` is a sentence on what the model is for.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -52,6 +52,7 @@ class Profile(BaseModel):
     names: list[list[str | None]] | None
     hard: list[Example]
     wrong: list[Example]
+    purpose: str = ""
 
 
 class _Answers(NamedTuple):

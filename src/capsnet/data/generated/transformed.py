@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from torch import Tensor
 
+from capsnet._files import cache_dir
 from capsnet.data import keyed
 from capsnet.data._registry import register
 from capsnet.data.augment import Augment
 from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset
 from capsnet.data.preprocess import Preprocess
-from capsnet.data.readers._cache import cache_dir
 from capsnet.data.readers.affnist import find_affnist, read_affnist
 from capsnet.data.readers.mnist import mnist
 from capsnet.data.splits import SPLITS

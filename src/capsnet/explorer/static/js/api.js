@@ -1,4 +1,6 @@
-/** Requests to the server: one in flight per lane, and stale responses are ignored. */
+/** Questions: one in flight per lane, and stale answers are ignored. `backend.js` knows who answers. */
+
+import { ask } from "./backend.js";
 
 /**
  * A function `call(path, body)` that keeps at most one request in flight. Without a body it is a GET.
@@ -15,7 +17,7 @@ export function latest({ live = false } = {}) {
       const job = waiting;
       [wanted, waiting] = [job, null];
       try {
-        const answer = await ask(job.path, job.body && JSON.stringify(job.body));
+        const answer = await ask(job.path, job.body);
         job.resolve((waiting && !live) || wanted !== job ? null : answer);
       } catch (error) {
         if (waiting || wanted !== job) job.resolve(null); // errors of stale requests are ignored
@@ -37,21 +39,11 @@ export function latest({ live = false } = {}) {
   return call;
 }
 
-/** The JSON answer to a GET of "/api/...". */
+/** The answer to a question without a body. */
 export const get = (path) => ask(path);
 
-/** The JSON answer to a POST of raw bytes (a Blob or File). */
-export const postBytes = (path, bytes) => ask(path, bytes, "application/octet-stream");
-
-async function ask(path, body, type = "application/json") {
-  const options = body && { method: "POST", headers: { "Content-Type": type }, body };
-  const response = await fetch(path, options).catch(() => {
-    throw new Error("The server does not answer. Is `capsnet explore` still running?");
-  });
-  const answer = await response.json().catch(() => null);
-  if (!response.ok) throw new Error(answer?.error ?? `The server refused this (${response.status}).`);
-  return answer;
-}
+/** The answer to a file's bytes (a Blob or File). */
+export const postBytes = (path, bytes) => ask(path, bytes);
 
 let quiet = null;
 

@@ -4,19 +4,28 @@ import { get, report } from "./api.js";
 import { mount as mountBars } from "./bars.js";
 import { mount as mountCompare } from "./compare.js";
 import { mount as mountDraw, showExample } from "./draw.js";
+import { mount as mountEffects } from "./effects.js";
 import { offer } from "./elements.js";
 import { mount as mountFormulas, panel } from "./formulas.js";
 import { firstExample } from "./gallery.js";
 import { mount as mountHints } from "./hints.js";
+import { mount as mountIdle } from "./idle.js";
 import { mount as mountKnobs } from "./knobs.js";
+import { mount as mountMini } from "./mini.js";
 import { chooseModel, show, start, startRequest } from "./network.js";
+import { mount as mountMap } from "./map.js";
 import { blank } from "./pixels.js";
+import { mount as mountOscillators } from "./oscillators.js";
 import { mount as mountPair } from "./pair.js";
+import { mount as mountTools } from "./panel_export.js";
 import { mount as mountRouting } from "./routing.js";
+import { mount as mountScene } from "./scene.js";
 import { mount as mountShare, open } from "./share.js";
 import { currentModel, state } from "./state.js";
+import { mount as mountStory } from "./story.js";
 import { mount as mountSweep } from "./sweep.js";
 import { mount as mountToy } from "./toy.js";
+import { mount as mountTurn } from "./turn.js";
 
 /** [id, mount, title, sentence, formula]; where the last two are missing, they depend on the network or the routing. */
 const PANELS = [
@@ -26,12 +35,23 @@ const PANELS = [
     "The pose says how the object looks: change one number and see what it means.", "x̂ = decoder(v_k + δ)"],
   ["sweep", mountSweep, "Sweep",
     "Each row moves one number of the capsule; choose a picture to turn that knob.", "x̂_dδ = decoder(v_k + δ e_d)"],
+  ["turn", mountTurn, "Turn it and watch",
+    "The length says that it is there, the direction says how: turn the picture and see which of them follows.",
+    "|v(g x)| ≈ |v(x)|"],
   ["routing", mountRouting, "See the routing"],
   ["toy", mountToy, "Routing by hand"],
+  ["map", mountMap, "A map of poses",
+    "Everything this capsule can draw, on two of its directions: walk, and see where your drawing lies.",
+    "x̂ = decoder(v_k + a e_1 + b e_2)"],
+  ["oscillators", mountOscillators, "Oscillators",
+    "Each has a rhythm of its own and is pulled by the others. Pull harder: when do they agree?",
+    "dθ_i/dt = ω_i + K/N Σ_j sin(θ_j - θ_i)"],
   ["pair", mountPair, "Two digits",
     "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
+  ["scene", mountScene, "Build a scene",
+    "The same parts make a house, a boat or no whole at all: move them and see who notices."],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],
-  ["share", mountShare, "Share",
+  ["share", mountShare, "Share and export",
     "The address bar holds this view; the same picture and weights give the same numbers anywhere.", "v = f_θ(x)"],
 ];
 
@@ -41,9 +61,14 @@ function describe({ parameters, routing, test_accuracy: accuracy }) {
   const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} million` : `${Math.round(parameters / 1e3)} thousand`;
   const facts = [`${size} parameters`];
   if (routing) facts.push(`${routing.name} routing${routing.iterations ? `, ${routing.iterations} iterations` : ""}`);
-  if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % of the test set`);
+  if (accuracy) facts.push(`${(100 * accuracy).toFixed(2)} % test accuracy`);
   return facts.join(" · ");
 }
+
+const tagline = ({ style, decoder, routing }) => [
+  style === "digit" ? "Draw a digit" : "Draw or choose a picture",
+  ...(decoder ? ["turn the knobs of its capsule"] : []), ...(routing ? ["watch the routing"] : []),
+].join(", ");
 
 function mountPicker() {
   const picker = document.getElementById("model");
@@ -53,6 +78,9 @@ function mountPicker() {
     const model = currentModel();
     Object.assign(picker, { value: model.name, title: model.summary });
     document.getElementById("model-facts").textContent = describe(model);
+    document.getElementById("model-purpose").textContent = model.purpose;
+    document.getElementById("tagline").textContent = `${tagline(model)}.`;
+    document.getElementById("main").classList.toggle("undrawn", !model.decoder);
   });
 }
 
@@ -72,7 +100,7 @@ function awaitRanges(tries = 30) {
   }, AGAIN);
 }
 
-async function load() {
+async function load(tellStory) {
   const current = startRequest(); // a stroke drawn while the page loads is kept
   const { models, routings } = await get("/api/models");
   if (!models.length) throw new Error("The server has no network loaded.");
@@ -82,6 +110,7 @@ async function load() {
   if (linked) return;
   if (!state.get("model")) chooseModel(models[0].name);
   const example = await firstExample();
+  tellStory();
   if (!current()) return;
   const { image_size: [height, width], channels } = currentModel();
   if (example) showExample(example);
@@ -98,9 +127,14 @@ function main() {
   mountPicker();
   mountHints(document.getElementById("hints"));
   mountFormulas();
+  mountIdle();
+  mountMini(place);
   for (const [id, mount] of PANELS) mount(document.getElementById(id));
+  mountEffects(document.getElementById("knobs"));
+  mountTools(place);
+  const tellStory = mountStory(place);
   start();
-  load().catch(report);
+  load(tellStory).catch(report);
 }
 
 main();

@@ -1,6 +1,7 @@
 /** Panel 2: one bar per class, as long as its capsule; the first, the second, and the one that is selected. */
 
 import { h } from "./elements.js";
+import { dye } from "./hues.js";
 import { PRESENT, select } from "./network.js";
 import { isBlank } from "./pixels.js";
 import { currentModel, state } from "./state.js";
@@ -19,11 +20,19 @@ export function mount(section) {
   body.append(verdict, bars, legend);
   state.on(["model"], build);
   state.on(["answer", "klass"], update);
+  state.on(["seen"], () => nothing() && update());
 }
 
-function describe({ dims, margins }, answer) {
+const NO_DECODER = "It has no decoder, so there are no knobs: what its capsules hold cannot be drawn.";
+
+function describe(model, answer) {
+  const meaning = explain(model, answer);
+  return model.decoder || !(model.dims || answer?.poses) ? meaning : `${meaning} ${NO_DECODER}`;
+}
+
+function explain({ dims, margins }, answer) {
   if (!dims && answer?.poses) return "How present each class is, from 0 to 1."; // an ensemble
-  if (!dims) return answer ? "These are probabilities: this network has no capsules." : "";
+  if (!dims) return answer ? "These are probabilities: this network has no capsules, so there are no knobs either." : "";
   const choose = "Choose a row to look into its capsule.";
   if (!margins) return `How active each capsule is: trained to be ahead of the others, not to reach a value. ${choose}`;
   return `Trained to end above ${margins.present} where the class is present, else below ${margins.absent}. ${choose}`;
@@ -44,7 +53,7 @@ function build() {
     }, fill);
     const value = h("span", { class: "value" });
     const title = h("span", { class: "name", id: `class-${k}`, title: name }, name);
-    const row = h("label", { class: "bar-row" }, radio, title, meter, value);
+    const row = dye(h("label", { class: "bar-row" }, radio, title, meter, value), k, classes.length);
     return { row, radio, fill, meter, value };
   });
   const scale = h("div", { class: "bar-scale", "aria-hidden": "true" });
@@ -66,21 +75,24 @@ function update() {
     fill.style.width = `${Math.min(1, length) * 100}%`;
     meter.setAttribute("aria-valuenow", length.toFixed(3));
     value.textContent = answer ? length.toFixed(3) : "";
-    row.classList.toggle("is-first", answer?.order[0] === k && length >= PRESENT);
-    row.classList.toggle("is-second", answer?.order[1] === k);
     row.classList.toggle("is-selected", k === klass);
     radio.checked = k === klass;
   });
   if (answer) speak(answer);
+  else if (nothing()) {
+    parts.first.replaceChildren(h("span", {}, "nothing drawn yet"));
+    parts.second.replaceChildren();
+  }
 }
+
+const nothing = () => Boolean(state.get("seen") && isBlank(state.get("seen")));
 
 function speak({ lengths, order }) {
   const { classes } = currentModel();
-  const words = (k) => [h("b", {}, classes[k]), " · ", lengths[k].toFixed(2)];
+  const words = (k) => [dye(h("b", {}, classes[k]), k, classes.length), " · ", lengths[k].toFixed(2)];
   parts.verdict.setAttribute("aria-live", state.get("drawing") ? "off" : "polite"); // announced when the stroke has ended
-  const blank = isBlank(state.get("seen"));
-  const none = [h("span", {}, `none reaches ${PRESENT}`), " · longest: ", ...words(order[0])];
+  const none = [h("span", {}, `not sure (all below ${PRESENT}), closest: `), ...words(order[0])];
   const first = lengths[order[0]] >= PRESENT ? [h("span", {}, "first: "), ...words(order[0])] : none;
-  parts.first.replaceChildren(...(blank ? [h("span", {}, "nothing drawn yet")] : first));
-  parts.second.replaceChildren(...(blank || order.length < 2 ? [] : [h("span", {}, "second: "), ...words(order[1])]));
+  parts.first.replaceChildren(...first);
+  parts.second.replaceChildren(...(order.length < 2 ? [] : [h("span", {}, "second: "), ...words(order[1])]));
 }

@@ -2,6 +2,7 @@
 
 import { latest, report } from "./api.js";
 import { button, choice, h, offer } from "./elements.js";
+import { dye } from "./hues.js";
 import { PRESENT, framed } from "./network.js";
 import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { register } from "./link.js";
@@ -13,7 +14,7 @@ const ITERATIONS = [1, 2, 3, 4, 5, 7, 10];
 
 /** What to compare by default: the network with fewer and more iterations, or with others. */
 function defaults(model, models) {
-  if (model.routing?.iterations) {
+  if (iterates(model)) {
     const counts = [1, model.routing.iterations, 10].filter((count, n, all) => all.indexOf(count) === n);
     return counts.map((iterations) => ({ model: model.name, iterations }));
   }
@@ -23,8 +24,8 @@ function defaults(model, models) {
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
-/** Whether this routing of a network takes a number of iterations. */
-const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations);
+/** Whether this routing of a network takes a number of iterations. Without a server it may be `fixed`. */
+const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations) && !(model.fixed && !routing);
 
 class Card {
   constructor(number, { onChange, onRemove }) {
@@ -41,7 +42,7 @@ class Card {
     this.facts = h("p", { class: "note compare-facts" });
     this.canvas = h("canvas", { class: "compare-picture", role: "img", hidden: true });
     this.remove = button("×", onRemove, { class: "button icon small", "aria-label": `Remove column ${number + 1}` });
-    const choices = h("div", { class: "compare-choices" }, model.label, routing.label, iterations.label, this.remove);
+    const choices = h("div", { class: "compare-choices" }, model.label, this.remove, routing.label, iterations.label);
     const look = { class: "compare-card", "data-testid": "compare-row", "aria-label": `Column ${number + 1}` };
     const top = h("div", { class: "compare-head" }, this.verdict, this.canvas);
     this.element = h("article", look, choices, top, this.bars, this.facts);
@@ -68,7 +69,7 @@ class Card {
     this.routing.value = entry.routing && entry.routing !== own ? entry.routing : "";
     this.routing.disabled = others.length === 0;
     const counts = [...new Set([...ITERATIONS, entry.iterations ?? 1])].sort((a, b) => a - b);
-    const usual = this.routing.value === "" && own ? `own (${model.routing.iterations ?? "none"})` : "usual";
+    const usual = this.routing.value === "" && own ? `as trained (${model.routing.iterations ?? "none"})` : "usual";
     const able = iterates(model, entry.routing);
     offer(this.iterations, able ? [["", usual], ...counts.map((count) => [count, String(count)])] : [["", "none"]]);
     this.iterations.value = able ? (entry.iterations ?? "") : "";
@@ -91,6 +92,15 @@ class Card {
     if (answer && current()) this.show(answer, model, picture, picture !== seen);
   }
 
+  /** Nothing is drawn. */
+  clear() {
+    this.turn += 1;
+    this.verdict.replaceChildren(h("span", {}, "nothing drawn yet"));
+    for (const bar of this.bars.querySelectorAll(".fill")) bar.style.height = "0";
+    this.bars.setAttribute("aria-label", "Lengths: nothing drawn yet");
+    this.canvas.hidden = true;
+  }
+
   show(answer, model, picture, resized) {
     const { lengths, order, milliseconds, parameters, reconstruction } = answer;
     const { classes, image_size: [height, width] } = model;
@@ -98,19 +108,19 @@ class Card {
     this.timed = answer;
     const words = (klass) => `${classes[klass]} ${lengths[klass].toFixed(3)}`;
     const line = (text) => h("span", {}, text);
-    const first = [h("b", {}, classes[order[0]]), ` ${lengths[order[0]].toFixed(3)}`];
+    const first = [dye(h("b", {}, classes[order[0]]), order[0], classes.length), ` ${lengths[order[0]].toFixed(3)}`];
     const second = order.length > 1 ? [line(`second: ${words(order[1])}`)] : [];
-    const unsure = lengths[order[0]] < PRESENT ? [line(`none reaches ${PRESENT}`)] : [];
-    const blank = [line("nothing drawn yet")];
-    this.verdict.replaceChildren(...(isBlank(picture) ? blank : [...first, ...second, ...unsure]));
+    const unsure = lengths[order[0]] < PRESENT ? [line(`not sure (all below ${PRESENT})`)] : [];
+    this.verdict.replaceChildren(...first, ...second, ...unsure);
     this.bars.classList.toggle("wide", classes.some((name) => name.length > 2));
     this.bars.setAttribute("aria-label", `Lengths: ${classes.map((_, klass) => words(klass)).join(", ")}`);
     this.bars.replaceChildren(
       ...classes.map((name, klass) => {
         const bar = h("span", { class: "fill" });
         bar.style.height = `${100 * Math.min(1, lengths[klass])}%`;
-        return h("span", { class: klass === order[0] ? "column first" : "column" },
-          h("span", { class: "track" }, bar), h("span", { class: "name" }, name));
+        const column = h("span", { class: klass === order[0] ? "column first" : "column" },
+          h("span", { class: "track" }, bar), h("span", { class: "name", title: name }, name));
+        return dye(column, klass, classes.length);
       }),
     );
     const time = `${median(this.times).toFixed(1)} ms`;
@@ -170,6 +180,7 @@ class ComparePanel {
 
   ask() {
     const seen = state.get("seen");
+    if (!seen || isBlank(seen)) for (const card of this.cards) card.clear();
     if (!seen || !state.get("answer") || state.get("drawing")) return; // at the end of a stroke
     for (const card of this.cards) card.ask(seen).catch(report);
   }
@@ -184,10 +195,19 @@ function encode() {
   return columns.join(",") || null;
 }
 
+/** Undo `encodeURIComponent`; a text with broken codes stays as it is, and names nothing. */
+function plain(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function decode(text) {
   const known = state.get("models").map(({ name }) => name);
   const columns = (text ?? "").split(",").slice(0, MOST).map((column) => {
-    const [model, routing, iterations] = column.split("*").map(decodeURIComponent);
+    const [model, routing, iterations] = column.split("*").map(plain);
     const count = /^([1-9]|10)$/.test(iterations ?? "") ? Number(iterations) : undefined;
     return { model, routing: routing || undefined, iterations: count };
   });

@@ -1,16 +1,19 @@
 /** Panel 1: draw with mouse, pen, finger or keys; beside it what the network really sees. */
 
 import { latest, report } from "./api.js";
-import { button, figure, h } from "./elements.js";
+import { button, figure, h, tween } from "./elements.js";
 import { mount as mountGallery } from "./gallery.js";
+import { drop, listen as listenToUndo, record, step } from "./history.js";
 import { Ink, SIDE } from "./ink.js";
 import { origin, show, startRequest } from "./network.js";
+import { listenToKeys } from "./pen_keys.js";
 import { fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 import { mount as mountUpload, upload } from "./upload.js";
 
 const see = latest({ live: true });
-const HELP = "Keys: arrows move the pen (Shift: faster), Space puts it down or lifts it, Ctrl+Z takes a stroke back.";
+const STEPS = 40; // points of a stroke that the page draws itself
+const HELP = "Keys: arrows move the pen (Shift: faster), Space puts it down or lifts it, Ctrl+Z takes the last change back.";
 
 let ink = null;
 let tools = null; // the panel's controls, by name
@@ -18,6 +21,7 @@ let stroke = 0; // counts strokes and other changes: stale responses are ignored
 let example = false; // the first visit's picture, which the first stroke clears
 let started = false; // before the first picture there is nothing to go back to
 let shown = null; // the picture that was seen last, before it was brought to a network's frame
+let covering = null; // in the history: that a pair was laid over the drawing
 let file = null; // what was uploaded last: goes with its picture into `ink.source`, to be prepared again
 
 export function mount(section) {
@@ -36,12 +40,61 @@ export function mount(section) {
     h("p", { id: "draw-help", class: "note keys" }, HELP), extras);
   ink = new Ink(canvas);
   ink.listen({ down, move, up: endStroke });
-  listenToKeys(canvas, cursor);
+  const lift = listenToKeys(canvas, cursor, {
+    down: (point) => beginStroke(point, { width: width(), erase: erasing() }),
+    move: (point) => { ink.move(point); look(); },
+    up: endStroke,
+  });
+  listenToUndo(() => {
+    lift();
+    return ink.pen === null;
+  });
   mountUpload(tools.uploads, (chosen) => { file = chosen; });
   mountGallery(extras);
   state.on(["seen"], follow);
   state.on(["centre", "model"], prepareAgain);
+  state.on(["model"], meet);
   state.on(["centre"], () => { tools.centre.checked = state.get("centre"); });
+}
+
+/** Tools that depend on the network: colours of the ink; only digits are centred. */
+function meet() {
+  const { channels, style } = currentModel();
+  tools.panel.querySelector(".ink-colour").hidden = channels !== 3;
+  tools.panel.querySelector(".centring").hidden = style !== "digit";
+}
+
+/**
+ * Draw strokes on a cleared paper, as a person would: `strokes` are lists of [x, y], shares of the paper. Stops when
+ * `alive()` is false or somebody else draws.
+ */
+export async function sketch(strokes, milliseconds, alive) {
+  wipe();
+  for (const points of strokes) {
+    const path = points.map(([x, y]) => ({ x: x * SIDE, y: y * SIDE }));
+    if (ink.pen || !alive()) return;
+    beginStroke(path[0], { width: width(), erase: false });
+    const own = stroke;
+    let drawn = 0;
+    await new Promise((resolve) => {
+      tween(milliseconds, (share) => {
+        if (own !== stroke || !ink.pen) return resolve();
+        for (const steps = Math.round(share * STEPS); drawn < steps; drawn += 1) ink.move(along(path, (drawn + 1) / STEPS));
+        look();
+        return share === 1 && resolve();
+      });
+    });
+    if (own !== stroke) return;
+    if (ink.pen) endStroke();
+  }
+}
+
+/** The point at a share of the way along a path. */
+function along(path, share) {
+  const place = share * (path.length - 1);
+  const n = Math.min(path.length - 2, Math.floor(place));
+  const [from, to, part] = [path[n], path[n + 1], place - n];
+  return { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
 }
 
 /** The first visit's picture: an example that the first stroke clears. */
@@ -54,10 +107,11 @@ export function showExample(seen) {
 function buildTools() {
   const make = (text, onclick) => button(text, onclick, { "data-testid": text.toLowerCase() });
   const toggle = () => eraser.setAttribute("aria-pressed", !erasing());
-  const [undo, redo] = [make("Undo", () => back(false)), make("Redo", () => back(true))];
+  const [undo, redo] = [make("Undo", () => stepBack(false)), make("Redo", () => stepBack(true))];
   const [eraser, clear] = [make("Eraser", toggle), make("Clear", wipe)];
   eraser.setAttribute("aria-pressed", false);
   const brush = h("input", { type: "range", id: "brush", "data-testid": "brush", min: 12, max: 64, value: 34 });
+  const colour = h("input", { type: "color", id: "colour", "data-testid": "colour", value: "#ffffff" });
   const centre = h("input", {
     type: "checkbox", "data-testid": "centre", onchange: () => state.set({ centre: centre.checked }),
   });
@@ -65,11 +119,12 @@ function buildTools() {
   const seen = figure("seen", "What the network sees", { class: "seen" });
   const uploads = h("div", { class: "uploads" });
   return {
-    undo, redo, eraser, brush, centre, seen: seen.canvas, figure: seen.figure, uploads,
+    undo, redo, eraser, brush, colour, centre, seen: seen.canvas, figure: seen.figure, uploads,
     panel: h("div", { class: "controls" },
       h("div", { class: "buttons" }, undo, redo, eraser, clear),
       h("label", { class: "brush", for: "brush" }, h("span", {}, "Brush"), brush),
-      h("label", { class: "check", title: "Cut out, scale and centre the ink, as MNIST's digits were" },
+      h("label", { class: "brush ink-colour", for: "colour", hidden: true }, h("span", {}, "Ink"), colour),
+      h("label", { class: "check centring", title: "Cut out, scale and centre the ink, as MNIST's digits were" },
         centre, "Centre like MNIST"),
       uploads),
   };
@@ -113,13 +168,14 @@ function take(seen, original, from) {
   const source = { seen: original, from, loaded: seen, file: from === "upload" ? file : null };
   const same = ink.source?.seen === original || (source.file && ink.source?.file === file);
   if (from === "pair" && !same) {
+    if (!ink.below) covering = remember();
     ink.load(seen, source, ink.below ?? { ...ink.snapshot(), shown, example });
     example = false;
   } else if (same) {
     ink.load(seen, source, ink.below); // the same picture in another frame, or prepared in another way
   } else {
     example = false;
-    if (started && (from === "gallery" || from === "upload")) ink.remember();
+    if (started && (from === "gallery" || from === "upload")) keep();
     ink.load(seen, source);
   }
   if (!ink.pen) state.set({ penDown: false }); // the answer to the last stroke, which would do so, is ignored
@@ -127,6 +183,7 @@ function take(seen, original, from) {
 
 function uncover() {
   stroke += 1;
+  drop(covering); // taken away by the switch, which is no step back
   const below = ink.uncover();
   example = below.example;
   if (below.stale) prepareAgain();
@@ -147,18 +204,29 @@ function refresh() {
   tools.invitation.textContent = example ? "An example. Draw your own: the first stroke clears it." : "Draw here";
 }
 
-/** Before the drawing is changed: remember it, and clear it if it is the example. */
+const remember = () => record("draw", { undo: () => back(false), redo: () => back(true) });
+
+/** Keep the drawing as it is, to come back to. */
+function keep() {
+  ink.remember();
+  remember();
+}
+
+/** A step of this panel alone: by its buttons. */
+const stepBack = (forth) => step(forth, "draw") || back(forth);
+
+/** Before the drawing is changed: keep it, and clear it if it is the example. */
 function beginChange() {
   stroke += 1;
   startRequest();
-  ink.remember();
+  keep();
   if (example) ink.clear();
   example = false;
 }
 
 function beginStroke(point, options) {
   beginChange();
-  ink.begin(point, options);
+  ink.begin(point, { ...options, colour: currentModel()?.channels === 3 ? tools.colour.value : undefined });
   state.set({ penDown: true, drawing: true, pairMode: false });
   refresh();
   look();
@@ -204,56 +272,4 @@ function move(event) {
   const points = event.getCoalescedEvents?.() ?? [];
   for (const point of points.length ? points : [event]) ink.move(ink.place(point), width(point));
   look();
-}
-
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
-function listenToKeys(canvas, cursor) {
-  const at = { x: SIDE / 2, y: SIDE / 4 };
-  let down = false;
-  const mark = () => {
-    cursor.style.left = `${(at.x / SIDE) * 100}%`;
-    cursor.style.top = `${(at.y / SIDE) * 100}%`;
-    cursor.classList.toggle("down", down);
-  };
-  const step = ([right, below], far) => {
-    at.x = Math.min(SIDE, Math.max(0, at.x + far * right));
-    at.y = Math.min(SIDE, Math.max(0, at.y + far * below));
-    if (!down) return;
-    ink.move({ ...at });
-    look();
-  };
-  const lift = () => {
-    if (!down) return;
-    down = false;
-    endStroke();
-    mark();
-  };
-  const press = () => {
-    down = true;
-    beginStroke({ ...at }, { width: width(), erase: erasing() });
-    mark();
-  };
-  canvas.addEventListener("focus", () => { cursor.hidden = !canvas.matches(":focus-visible"); mark(); });
-  canvas.addEventListener("pointerdown", () => { lift(); cursor.hidden = true; }, { capture: true });
-  canvas.addEventListener("blur", () => { lift(); cursor.hidden = true; });
-  canvas.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const arrow = ARROWS[event.key];
-    if (!arrow && event.key !== " " && event.key !== "Escape") return;
-    if (event.key !== "Escape") event.preventDefault(); // neither arrows nor Space scroll the page
-    cursor.hidden = false;
-    if (event.key === " ") (down ? lift : press)();
-    if (event.key === "Escape") lift();
-    if (arrow) step(arrow, event.shiftKey ? 32 : 10);
-    mark();
-  });
-  document.addEventListener("keydown", (event) => {
-    const key = event.key.toLowerCase();
-    if (!(event.ctrlKey || event.metaKey) || event.altKey || !["z", "y"].includes(key)) return;
-    if (event.target.matches("input[type=number], input[type=text], textarea")) return; // these undo for themselves
-    event.preventDefault();
-    lift();
-    back(key === "y" || event.shiftKey);
-  });
 }

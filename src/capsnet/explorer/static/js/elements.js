@@ -64,5 +64,8 @@ export function tween(milliseconds, draw) {
   return () => cancelAnimationFrame(frame);
 }
 
+/** A number with some decimals, without the sign of a zero. */
+export const fixed = (value, places) => value.toFixed(places).replace(/^-(0(\.0*)?)$/, "$1");
+
 /** Whether motion is allowed; asked each time, because the setting can change. */
 export const mayMove = () => matchMedia("(prefers-reduced-motion: no-preference)").matches;

@@ -1,11 +1,12 @@
 /** What the page shows as files: one composed picture, and all the numbers. */
 
+import { hue } from "./hues.js";
 import { turned } from "./link.js";
 import { difference, nativeCanvas, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 import { strip } from "./sweep.js";
 
-const [INK, MUTED, LINE, BLUE, ORANGE] = ["#14171c", "#59616d", "#dde1e6", "#0072b2", "#bf5200"];
+const [INK, MUTED, LINE] = ["#14171c", "#59616d", "#dde1e6"];
 
 /** The view as a PNG, always dark ink on white: it goes into papers and mails. */
 export async function asPicture() {
@@ -50,7 +51,7 @@ function drawPictures(context, write) {
 }
 
 function drawBars(context, write, { classes, margins }) {
-  const { lengths, order } = state.get("answer");
+  const { lengths } = state.get("answer");
   const [left, width, top] = [150, 450, 380];
   const height = Math.min(38, 390 / classes.length);
   classes.forEach((name, k) => {
@@ -58,7 +59,7 @@ function drawBars(context, write, { classes, margins }) {
     write(name, left - 12, y + height * 0.62, { align: "right", weight: k === state.get("klass") ? 700 : 400 });
     context.fillStyle = LINE;
     context.fillRect(left, y + height * 0.2, width, height * 0.6);
-    context.fillStyle = { [order[0]]: BLUE, [order[1]]: ORANGE }[k] ?? MUTED;
+    context.fillStyle = `oklch(0.56 0.15 ${hue(k, classes.length)})`; // as in hues.css
     context.fillRect(left, y + height * 0.2, width * lengths[k], height * 0.6);
     write(lengths[k].toFixed(3), left + width + 12, y + height * 0.62);
   });

@@ -12,8 +12,8 @@ const address = (what, query = {}) => `/api/${what}?${new URLSearchParams({ mode
 
 const names = new WeakMap(); // descriptions of pictures that were put on the canvas; undo may bring them back
 const KINDS = [
-  ["hard", "Hard", "Recognised, but only just. Point at one to see what it is."],
-  ["wrong", "Misread", "Not recognised, the most confident mistakes first. Point at one to see what it is."],
+  ["hard", "Hard", "Correct, but barely. Point at one to see what it is."],
+  ["wrong", "Misread", "Misread, the most confident mistakes first. Point at one to see what it is."],
 ];
 
 let view = { kind: "hard", page: 0 };

@@ -7,6 +7,7 @@ const HINTS = [
   ["knobs", "Turn a knob", "Each number of the capsule changes how the digit looks."],
   ["routing", "Watch the routing", "Step by step, the parts agree on the whole."],
 ];
+const WRITES = "input[type=number], input[type=text], textarea, select";
 const SEEN = "capsnet-hints-seen";
 
 /** Fill the strip, and show it if it was never closed in this browser. */
@@ -40,6 +41,7 @@ export function mount(strip) {
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !strip.hidden) close();
+    if (event.key === "?" && !event.target.matches(WRITES)) help.click();
   });
   show(remembered(SEEN) === null);
 }

@@ -1,4 +1,4 @@
-/** The drawing itself: white ink on black, smooth strokes, and the pictures to go back to. */
+/** The drawing itself: white (or coloured) ink on black, smooth strokes, and the pictures to go back to. */
 
 import { assign } from "./elements.js";
 import { blank, nativeCanvas } from "./pixels.js";
@@ -101,11 +101,14 @@ export class Ink {
     return { x: ((clientX - box.left) / box.width) * SIDE, y: ((clientY - box.top) / box.height) * SIDE };
   }
 
-  /** Put the pen down at {x, y} in canvas pixels. */
-  begin(point, { width, erase }) {
+  /** Put the pen down at {x, y} in canvas pixels: a dot, which stays if the pen does not move. */
+  begin(point, { width, erase, colour = "#fff" }) {
     this.source = null;
-    this.pen = { last: point, middle: point, width, colour: erase ? "#000" : "#fff" };
-    this.line((path) => path.lineTo(point.x, point.y));
+    this.pen = { last: point, middle: point, width, colour: erase ? "#000" : colour };
+    this.context.fillStyle = this.pen.colour;
+    this.context.beginPath();
+    this.context.arc(point.x, point.y, width / 2, 0, 2 * Math.PI);
+    this.context.fill();
   }
 
   /** Move it: the curve goes through the middles of the points, so it has no corners. */

@@ -1,14 +1,15 @@
 /** Panel 3: one slider per number of the selected capsule; the decoder draws the changed pose, live. */
 
-import { latest, report } from "./api.js";
-import { button, figure, h, svg } from "./elements.js";
-import { ownPose } from "./network.js";
-import { difference, fromWire, paint } from "./pixels.js";
+import { latest, report, say } from "./api.js";
+import { button, figure, fixed, h, svg } from "./elements.js";
+import { record } from "./history.js";
+import { dye } from "./hues.js";
+import { LARGEST, ownPose, select } from "./network.js";
+import { apartness, difference, fromWire, isBlank, paint } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const decode = latest({ live: true });
 const USUAL = [-0.3, 0.3]; // a slider's range where the data set's statistics are not known
-const NO_DECODER = "This network has no decoder: the poses of its capsules cannot be drawn.";
 
 let knobs = [];
 let parts = null;
@@ -20,16 +21,15 @@ export function mount(section) {
     h("span", { class: "less" }, "missing"), h("span", { class: "more" }, "added")));
   const title = h("h3", {});
   const length = h("p", { class: "length" });
-  const resetAll = button("Reset all", () => state.set({ pose: base() }), { "data-testid": "reset-all" });
+  const resetAll = button("Reset all", () => change(base()), { "data-testid": "reset-all" });
   const sliders = h("div", { class: "sliders" });
   const panel = h("div", { class: "knobs" },
     h("div", { class: "pictures" }, input.figure, drawn.figure, apart.figure,
       h("div", { class: "row capsule" }, title, length, resetAll)),
     sliders);
-  const reason = h("p", { class: "note reason", hidden: true });
-  parts = { panel, reason, sliders, title, length, resetAll };
+  parts = { section, sliders, title, length, resetAll };
   Object.assign(parts, { input: input.canvas, drawn: drawn.canvas, apart: apart.canvas });
-  section.querySelector(".body").append(reason, panel);
+  section.querySelector(".body").append(panel);
   state.on(["model"], build);
   state.on(["answer", "klass", "measured"], label);
   state.on(["pose"], () => { update(); draw().catch(report); });
@@ -38,7 +38,19 @@ export function mount(section) {
 
 export function turn(dimension, value) {
   const pose = Float64Array.from(state.get("pose"));
-  pose[dimension] = value;
+  pose[dimension] = Math.min(LARGEST, Math.max(-LARGEST, value));
+  if (pose[dimension] !== value) say(`A knob goes from −${LARGEST} to ${LARGEST}.`);
+  change(pose, dimension);
+}
+
+/** Set the values of all knobs; Ctrl+Z restores those before. A `dimension` that moves on is one change. */
+export function change(pose, dimension = null) {
+  const [klass, before] = [state.get("klass"), state.get("pose")];
+  const put = (values) => () => {
+    select(klass);
+    state.set({ pose: values });
+  };
+  record("knobs", { undo: put(before), redo: put(pose), key: dimension === null ? null : `${klass}.${dimension}` });
   state.set({ pose });
 }
 
@@ -54,9 +66,7 @@ export function dimensionName(model, klass, dimension) {
 function build() {
   const model = currentModel();
   const works = Boolean(model.dims && model.decoder);
-  parts.panel.hidden = !works;
-  parts.reason.hidden = works;
-  parts.reason.textContent = model.dims ? NO_DECODER : "This network has no capsules: it gives one number per class.";
+  parts.section.hidden = !works; // the bars' legend says why
   knobs = works ? Array.from({ length: model.dims }, (_, d) => buildKnob(d)) : [];
   parts.sliders.style.setProperty("--half", Math.ceil(knobs.length / 2));
   parts.sliders.replaceChildren(...knobs.map(({ row }) => row));
@@ -76,6 +86,7 @@ function buildKnob(d) {
       if (Number.isFinite(number.valueAsNumber)) turn(d, number.valueAsNumber);
       else update(); // not a number: show the old one again
     },
+    onblur: () => update(), // rounded again
   });
   const undo = button(arrow(), () => { revert(); slider.focus(); },
     { class: "button icon small", "data-testid": `knob-reset-${d}` });
@@ -97,18 +108,19 @@ function scale({ slider, tick }, low, high, own) {
 
 function label() {
   const [model, klass, own] = [currentModel(), state.get("klass"), base()];
-  if (own && !model.dims) parts.reason.textContent = NO_DECODER; // an ensemble
   if (!own || !knobs.length) return;
   parts.sliders.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
-  parts.title.textContent = `Capsule “${model.classes[klass]}”`;
+  const name = dye(h("span", {}, model.classes[klass]), klass, model.classes.length);
+  parts.title.replaceChildren("Capsule “", name, "”");
   knobs.forEach((knob, d) => {
     const { name, slider, tick, number, undo } = knob;
     const [low, high] = model.ranges?.[klass]?.[d] ?? USUAL; // of the class in the data
     const words = dimensionName(model, klass, d);
     const known = model.names?.[klass]?.[d];
     name.replaceChildren(h("span", { class: "number" }, String(d + 1)), ` ${known ?? ""}`);
-    scale(knob, Math.min(low, own[d] - 0.05), Math.max(high, own[d] + 0.05), own[d]);
-    tick.title = `the capsule's own value, ${own[d].toFixed(3)}`;
+    knob.range = [Math.min(low, own[d] - 0.05), Math.max(high, own[d] + 0.05)];
+    scale(knob, ...knob.range, own[d]);
+    tick.title = `the capsule's own value, ${fixed(own[d], 3)}`;
     slider.setAttribute("aria-label", `Dimension ${words}`);
     number.setAttribute("aria-label", `Dimension ${words}, as a number`);
     undo.setAttribute("aria-label", `Reset dimension ${words}`);
@@ -126,9 +138,10 @@ function update() {
     moved ||= here;
     const [low, high] = [Math.min(slider.min, pose[d]), Math.max(slider.max, pose[d])];
     if (low < slider.min || high > slider.max) scale(knob, low, high, own[d]); // a typed value may lie outside
+    else if (!here && knob.range) scale(knob, ...knob.range, own[d]);
     if (Number(slider.value) !== pose[d]) slider.value = pose[d];
-    slider.setAttribute("aria-valuetext", pose[d].toFixed(3));
-    if (document.activeElement !== number || Number(number.value) !== pose[d]) number.value = pose[d].toFixed(3);
+    slider.setAttribute("aria-valuetext", fixed(pose[d], 3));
+    if (document.activeElement !== number || Number(number.value) !== pose[d]) number.value = fixed(pose[d], 3);
     row.classList.toggle("moved", here);
     undo.disabled = !here;
   });
@@ -153,14 +166,15 @@ async function draw() {
 
 function showPictures() {
   const [seen, picture] = [state.get("seen"), state.get("picture")];
-  if (seen) paint(parts.input, seen);
-  if (!picture || !seen) return;
+  if (!seen) return;
+  paint(parts.input, seen);
+  if (!picture && isBlank(seen)) for (const canvas of [parts.drawn, parts.apart]) paint(canvas, seen);
+  if (!picture) return;
   const name = currentModel().classes[state.get("klass")];
   paint(parts.drawn, picture);
   parts.drawn.setAttribute("aria-label", `What the capsule of ${name} draws`);
   if (picture.width !== seen.width || picture.height !== seen.height) return; // the network was just changed
   paint(parts.apart, difference(picture, seen));
-  const sum = picture.bytes.reduce((total, byte, n) => total + Math.abs(byte - seen.bytes[n]), 0);
-  const percent = ((100 * sum) / (255 * picture.bytes.length)).toFixed(1);
+  const percent = apartness(picture, seen).toFixed(1);
   parts.apart.setAttribute("aria-label", `Reconstruction less input: ${percent} % apart on average`);
 }

@@ -1,7 +1,7 @@
 /** The view as text for the address bar, and back: `#m=model&x=picture&k=capsule&p=knobs&i=iteration`. */
 
 import { report } from "./api.js";
-import { chooseModel, ownPose, restore, startRequest } from "./network.js";
+import { LARGEST, chooseModel, ownPose, restore, startRequest } from "./network.js";
 import { fromBase64url, toBase64url } from "./pixels.js";
 import { state } from "./state.js";
 
@@ -83,7 +83,7 @@ function decodeRegistered(fields) {
 }
 
 async function picture(text, { image_size: [height, width], channels }) {
-  const unpack = async () => through(fromBase64url(text), new DecompressionStream("deflate-raw"));
+  const unpack = async () => through(fromBase64url(text) ?? [], new DecompressionStream("deflate-raw"));
   const bytes = await unpack().catch(() => []);
   if (bytes.length === width * height * channels) return { width, height, channels, bytes };
   throw new Error("The link's picture is damaged: was the whole link copied?");
@@ -91,5 +91,8 @@ async function picture(text, { image_size: [height, width], channels }) {
 
 function knobValues(text) {
   const pairs = (text ?? "").split(",").map((part) => part.split(":").map(Number));
-  return pairs.filter(([d, value]) => Number.isInteger(d) && d >= 0 && Number.isFinite(value));
+  const valid = pairs.filter(([d, value]) => Number.isInteger(d) && d >= 0 && Number.isFinite(value));
+  const within = valid.filter(([, value]) => Math.abs(value) <= LARGEST);
+  if (within.length < valid.length) report(`The link's knobs beyond ±${LARGEST} are left as they were.`);
+  return within;
 }

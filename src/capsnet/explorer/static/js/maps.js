@@ -1,6 +1,7 @@
 /** Maps of couplings: one small picture of H x W squares per class, and per capsule type of the selected class. */
 
 import { h } from "./elements.js";
+import { dye } from "./hues.js";
 import { digits } from "./trace.js";
 
 const SIDE = 96; // canvas pixels at least; CSS gives the map its size on the page
@@ -51,6 +52,7 @@ export class Overview {
         map.canvas,
         h("span", { class: "row map-caption" }, h("b", {}, name), number),
         h("span", { class: "length-bar", "aria-hidden": "true" }, ghost, bar));
+      dye(button, j, classes.length);
       return { map, bar, ghost, number, button, name };
     });
     this.element = h("div", { class: "maps-overview" }, ...this.cards.map(({ button }) => button));

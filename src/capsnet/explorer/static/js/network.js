@@ -1,16 +1,21 @@
 /** From a picture to an answer, and from an answer to a selected capsule: both are decided in this file. */
 
 import { latest, report } from "./api.js";
-import { fits, fromWire, placed, toWire } from "./pixels.js";
+import { forget } from "./history.js";
+import { fits, fromWire, isBlank, placed, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 /** A class is present if its capsule is at least this long. */
 export const PRESENT = 0.5;
 
+/** The largest value of a knob, and the server's limit: far beyond what networks give. */
+export const LARGEST = 1000;
+
 const classify = latest({ live: true });
 const refit = latest();
 let resized = null; // {seen, original}: the picture before it was brought to another network's frame
 let moves = null; // {values, seen}: slider values of a link, waiting for the answer to its picture
+let turned = new Map(); // slider values of capsules that were left for another one, by class
 let requests = 0;
 
 /**
@@ -44,7 +49,8 @@ export function chooseModel(name, changes = {}) {
 export function select(klass) {
   const answer = state.get("answer");
   if (!answer) return;
-  state.set({ klass, chosen: klass !== answer.order[0], pose: ownPose(answer, klass) });
+  if (state.get("pose")) turned.set(state.get("klass"), state.get("pose")); // to come back to
+  state.set({ klass, chosen: klass !== answer.order[0], pose: turned.get(klass) ?? ownPose(answer, klass) });
 }
 
 /** Slider values to set as soon as the picture they belong to is answered: [[dimension, value], ...]. */
@@ -63,6 +69,10 @@ async function ask() {
     state.set({ seen: original });
   } else if (!fits(seen, model)) {
     await bringToFrame(original, model);
+  } else if (isBlank(seen)) {
+    classify.forget();
+    startOver();
+    state.set({ answer: null, klass: null, chosen: false, pose: null, picture: null, drawing: state.get("penDown") });
   } else {
     const answer = await classify("/api/classify", { model: model.name, seen: toWire(seen) });
     if (answer && model.name === state.get("model")) take(answer, seen);
@@ -80,7 +90,14 @@ async function bringToFrame(original, model) {
   state.set({ seen });
 }
 
+/** Knobs belong to an answer: with another one, turned knobs and their history are gone. */
+function startOver() {
+  turned = new Map();
+  forget("knobs");
+}
+
 function take(answer, seen) {
+  startOver();
   const newest = seen === state.get("seen");
   const klass = state.get("chosen") ? state.get("klass") : answer.order[0];
   const pose = ownPose(answer, klass);

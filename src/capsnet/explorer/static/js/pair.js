@@ -5,24 +5,25 @@
  */
 
 import { latest, report, sentence } from "./api.js";
+import { record } from "./history.js";
+import { dye, inkOf } from "./hues.js";
 import { button, choice, figure, h, offer } from "./elements.js";
 import { register } from "./link.js";
 import { PRESENT, chooseModel, origin, show, startRequest } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
 import { Slot } from "./pair_slot.js";
-import { BLUE, ORANGE, alike, fromWire, paint, tint, toWire } from "./pixels.js";
+import { alike, fromWire, isBlank, paint, tint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
 const DIGIT = 28; // pixels: what a frame has to hold
 const PAIRS = 100_000; // numbers to draw a random pair from
-const FIRST_PAIR = 73; // of a first visit: a 9 and a 6
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
-/** The pictures of capsules: test id, title, label of the choice of a class, colour of the ink. */
+/** The pictures of capsules: test id, title, label of the choice of a class. */
 const DRAWN = [
-  ["pair-first", "First capsule", "Blue draws", BLUE],
-  ["pair-second", "Second capsule", "Orange draws", ORANGE],
-  ["decode-absent", "An absent class", "Draw an absent class", [255, 255, 255]],
+  ["pair-first", "First capsule", "Decode the longest"],
+  ["pair-second", "Second capsule", "Decode the second"],
+  ["decode-absent", "An absent class", "Decode an absent class"],
 ];
 
 const [askRandom, askMerge, askClassify, askDecode] = [latest(), latest(), latest(), latest()];
@@ -40,13 +41,13 @@ function reasonAgainst({ channels, image_size: sides }) {
 function expectation({ multi, decoder, style }) {
   const trained = multi
     ? "This network was trained on overlapping digits."
-    : `This network was trained on single ${style === "digit" ? "digits" : "objects"}, not on pairs.`;
+    : `This network was trained on single ${style === "digit" ? "digits" : "objects"} only.`;
   return decoder ? trained : `${trained} It has no decoder, so it cannot draw its capsules.`;
 }
 
 /** Both reconstructions in their colours over the input, which shines through where neither has ink. */
-function overlay(input, first, second) {
-  const both = tint(first, second);
+function overlay(input, first, second, inks) {
+  const both = tint(first, second, inks);
   for (let n = 0; n < input.bytes.length; n += 1) {
     const free = 1 - Math.max(first.bytes[n], second.bytes[n]) / 255;
     for (let c = 0; c < 3; c += 1) both.bytes[3 * n + c] += GHOST * input.bytes[n] * free;
@@ -59,7 +60,7 @@ class PairPanel {
     Object.assign(this, { merged: null, answer: null, before: null }); // `before` is the input that the pair replaced
     this.slots = [0, 1].map((n) => new Slot(n + 1, {
       onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
-      onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }),
+      onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }, `offset ${n}`),
     }));
     this.note = h("p", { class: "pair-note" });
     this.build(body);
@@ -74,9 +75,9 @@ class PairPanel {
     const picture = (id, title) => figure(id, title, { class: "pair-figure" });
     this.seen = picture("pair-seen", "What the network sees");
     this.both = picture("pair-both", "Both over the input");
-    this.drawn = DRAWN.map(([id, title, label, colour], n) => {
+    this.drawn = DRAWN.map(([id, title, label], n) => {
       const { label: box, select } = choice(label, [], { onchange: () => this.choose(n), "data-testid": `${id}-class` });
-      return { ...picture(id, title), box, select, colour };
+      return { ...picture(id, title), box, select };
     });
     this.figures = h("div", { class: "pair-figures" }, this.seen.figure, this.both.figure,
       ...this.drawn.map((part, n) => h("div", { class: `pair-pick pick-${n + 1}` }, part.figure, part.box)));
@@ -87,8 +88,15 @@ class PairPanel {
     body.append(this.controls, h("div", { class: "row pair-about" }, this.note, this.switch), this.stage);
   }
 
-  change(parts) {
-    state.set({ pair: { ...state.get("pair"), ...parts, initial: false } });
+  change(parts, key = null) {
+    this.put({ ...state.get("pair"), ...parts, initial: false }, key);
+  }
+
+  /** Set the pair; Ctrl+Z restores the one before. With a `key`, changes that follow each other at once are one. */
+  put(pair, key = null) {
+    const before = state.get("pair");
+    if (before) record("pair", { undo: () => state.set({ pair: before }), redo: () => state.set({ pair }), key });
+    state.set({ pair });
   }
 
   choose(n) {
@@ -97,16 +105,19 @@ class PairPanel {
     else this.change({ classes: first === null && second === null ? null : [first, second] });
   }
 
-  /** The random pair of a number: two test digits of different classes. */
-  async draw(number) {
+  /**
+   * The random pair of a number: two test digits of different classes. null stands for the pair of a first visit, the
+   * first one that this network and those for pairs read.
+   */
+  async draw(number = null) {
     const before = state.get("pair");
     try {
       const model = encodeURIComponent(state.get("model"));
-      const answer = await askRandom(`/api/pair/random?model=${model}&number=${number}`);
+      const answer = await askRandom(`/api/pair/random?model=${model}${number === null ? "" : `&number=${number}`}`);
       if (!answer || state.get("pair") !== before) return; // a link or a stroke set another one meanwhile
       const { first, second, offsets } = answer;
       const parts = { first: fromWire(first), second: fromWire(second), offsets, classes: null, absent: null };
-      state.set({ pair: { ...parts, initial: number === FIRST_PAIR } });
+      this.put({ ...parts, initial: number === null });
     } catch (error) {
       if (state.get("pair")) report(error); // the present pair stays
       else this.explain(sentence(error));
@@ -149,7 +160,7 @@ class PairPanel {
     const [pair, model] = [state.get("pair"), currentModel()];
     if (!model || reasonAgainst(model)) return;
     if (!pair) {
-      if (model.gallery) await this.draw(FIRST_PAIR);
+      if (model.gallery) await this.draw();
       else this.explain("There are no pairs for this network: it was trained on other pictures.");
       return;
     }
@@ -164,10 +175,24 @@ class PairPanel {
     paint(this.seen.canvas, this.merged);
     this.explain(null);
     if (state.get("pairMode") && this.merged !== seen) show(this.merged, "pair"); // a link may have set it already
+    if (isBlank(this.merged)) {
+      this.nothing();
+      return;
+    }
     const lengths = await askClassify("/api/classify", { model: model.name, seen: toWire(this.merged) });
     if (!lengths || model.name !== state.get("model")) return;
     this.answer = lengths;
     await this.decode(model);
+  }
+
+  /** Both digits were cleared. */
+  nothing() {
+    askClassify.forget();
+    askDecode.forget();
+    this.answer = null;
+    this.seen.caption.textContent = "Nothing drawn yet";
+    this.seen.canvas.setAttribute("aria-label", "Two digits in one picture: nothing drawn yet");
+    for (const part of this.figures.children) part.hidden = part !== this.seen.figure;
   }
 
   /** The classes to draw: the chosen ones, else the longest and the second longest; and an absent one. */
@@ -197,16 +222,20 @@ class PairPanel {
     const body = { model: model.name, poses: wanted.map((klass) => poses[klass]), classes: wanted };
     const answer = await askDecode("/api/decode", body);
     if (!answer || model.name !== state.get("model")) return;
-    this.paint(answer.pictures.map(fromWire), wanted.map((klass) => names[klass]));
+    this.paint(answer.pictures.map(fromWire), wanted, names);
   }
 
-  paint(pictures, names) {
-    paint(this.both.canvas, overlay(this.merged, pictures[0], pictures[1]));
-    const words = `What capsule ${names[0]} draws in blue and capsule ${names[1]} in orange, over the input`;
+  /** Each capsule's picture in the hue of its class; a class twice is the same picture twice. */
+  paint(pictures, wanted, classes) {
+    const inks = wanted.map((klass) => inkOf(klass, classes.length));
+    const names = wanted.map((klass) => classes[klass]);
+    paint(this.both.canvas, overlay(this.merged, pictures[0], pictures[1], inks));
+    const words = `What capsules ${names[0]} and ${names[1]} draw, each in its colour, over the input`;
     this.both.canvas.setAttribute("aria-label", words);
     const present = this.answer.lengths[this.wanted()[2]] >= PRESENT ? "present" : "absent";
-    this.drawn.forEach(({ canvas, caption, colour }, n) => {
-      paint(canvas, pictures[n], { palette: (byte) => colour.map((full) => (full * byte) / 255) });
+    this.drawn.forEach(({ canvas, caption }, n) => {
+      paint(canvas, pictures[n], { palette: (byte) => inks[n].map((full) => (full * byte) / 255) });
+      dye(caption, wanted[n], classes.length);
       canvas.setAttribute("aria-label", `What capsule ${names[n]} draws${n < 2 ? "" : `, ${present}`}`);
       caption.textContent = `Capsule ${names[n]}${n < 2 ? " alone" : `, ${present}`}`;
     });

@@ -3,6 +3,8 @@
 import { fromBase64url, toBase64url } from "./pixels.js";
 import { state } from "./state.js";
 
+const DAMAGED = "The link's pair is damaged: was the whole link copied?";
+
 /** Bytes with their runs of black as (0, length): a digit is mostly black. */
 function squeeze(bytes) {
   const packed = [];
@@ -31,10 +33,10 @@ const packPicture = ({ width, bytes }) => `${width}*${toBase64url(squeeze(bytes)
 
 function unpackPicture(text) {
   const [first, packed = ""] = text.split("*");
-  const [width, bytes] = [Number(first), unsqueeze(fromBase64url(packed))];
+  const [width, bytes] = [Number(first), unsqueeze(fromBase64url(packed) ?? [])];
   const height = bytes.length / width;
   if (!Number.isInteger(height) || width < 1 || width > 28 || height < 1 || height > 28) {
-    throw new Error("The link's pair is damaged: was the whole link copied?");
+    throw new Error(DAMAGED);
   }
   return { width, height, channels: 1, bytes };
 }
@@ -58,7 +60,9 @@ export function unpackPair(text) {
     state.set({ pairMode: false });
     return;
   }
-  const [moves, chosen, absent, mode, first, second] = text.split(".");
+  const words = text.split(".");
+  if (words.length !== 6) throw new Error(DAMAGED);
+  const [moves, chosen, absent, mode, first, second] = words;
   const [a, b, c, d] = numbers(moves);
   const classes = numbers(chosen);
   const pair = {

@@ -3,6 +3,7 @@
 import { latest, report } from "./api.js";
 import { button, h } from "./elements.js";
 import { Ink } from "./ink.js";
+import { listenToKeys } from "./pen_keys.js";
 import { blank, centred, fromWire, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
@@ -17,23 +18,28 @@ export class Slot {
     this.see = latest();
     this.onDigit = onDigit;
     this.picture = null;
+    this.drawings = new WeakMap(); // digits that were drawn here, to the drawings they were made of
     const name = number === 1 ? "First" : "Second";
     const canvas = h("canvas", {
-      class: "pair-paper", role: "img", "data-testid": `pair-canvas-${number}`,
-      "aria-label": `${name} digit. Draw with the pointer, or use the buttons below.`,
+      class: "pair-paper", tabindex: "0", role: "application", "data-testid": `pair-canvas-${number}`,
+      "aria-label": `${name} digit, drawing area`, "aria-describedby": "draw-help",
     });
+    const cursor = h("div", { class: "cursor", hidden: true });
     this.ink = new Ink(canvas);
-    this.ink.listen({
-      down: (event) => {
+    const pen = {
+      down: (point) => {
         if (this.ink.source) this.ink.clear(); // a picture is cleared by the first stroke on it
-        this.ink.begin(this.ink.place(event), { width: BRUSH });
+        this.ink.begin(point, { width: BRUSH });
       },
-      move: (event) => this.ink.move(this.ink.place(event)),
+      move: (point) => this.ink.move(point),
       up: () => {
         this.ink.end();
         this.drawn();
       },
-    });
+    };
+    const at = (act) => (event) => act(this.ink.place(event));
+    this.ink.listen({ down: at(pen.down), move: at(pen.move), up: pen.up });
+    listenToKeys(canvas, cursor, pen);
     const moved = () => onOffset(this.sliders.map(({ input }) => Number(input.value)));
     this.sliders = [["dy", "down"], ["dx", "right"]].map(([axis, words]) => {
       const look = { "data-testid": `pair-${axis}-${number}`, "aria-label": `${name} digit, ${words}` };
@@ -45,16 +51,18 @@ export class Slot {
     const clear = make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear());
     const take = make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take());
     this.element = h("div", { class: `pair-slot slot-${number}` },
-      h("h3", {}, `${name} digit`), canvas, h("div", { class: "row" }, clear, take),
+      h("h3", {}, `${name} digit`), h("div", { class: "pair-easel" }, canvas, cursor), h("div", { class: "row" }, clear, take),
       ...this.sliders.map(({ label }) => label));
   }
 
   /** The drawing becomes a digit: sized and centred as the network knows them. */
   drawn() {
     const { name } = currentModel();
+    const drawing = { ...this.ink.snapshot(), source: null };
     this.see("/api/see", { model: name, image: toWire(this.ink.pixels(1)), centre: true }).then((answer) => {
       if (!answer) return;
       this.picture = middle(fromWire(answer.seen));
+      this.drawings.set(this.picture, drawing);
       this.onDigit(this.picture);
     }).catch(report);
   }
@@ -77,7 +85,8 @@ export class Slot {
   show(picture, offset, limit) {
     if (picture !== this.picture) {
       this.see.forget();
-      this.ink.load(picture, picture);
+      if (this.drawings.has(picture)) this.ink.put(this.drawings.get(picture));
+      else this.ink.load(picture, picture);
     }
     this.picture = picture;
     this.sliders.forEach(({ input, value }, axis) => {

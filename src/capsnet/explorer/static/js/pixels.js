@@ -3,9 +3,9 @@
  * are base64 in `data`. One channel is grey, three are colours, four are colours with opacity.
  */
 
-// Okabe and Ito's sky blue and orange, which people with any colour vision tell apart. Added they are nearly white.
-export const BLUE = [86, 180, 233];
-export const ORANGE = [230, 159, 0];
+// Okabe and Ito's sky blue and orange, which people with any colour vision tell apart: missing and added ink.
+const BLUE = [86, 180, 233];
+const ORANGE = [230, 159, 0];
 
 const toBase64 = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 
@@ -14,7 +14,14 @@ export const fromBase64 = (text) => Uint8Array.from(atob(text), (character) => c
 /** Bytes as base64url: for the address bar. */
 export const toBase64url = (bytes) => toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 
-export const fromBase64url = (text) => fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+/** Undo `toBase64url`; null for any other text. */
+export function fromBase64url(text) {
+  try {
+    return fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+  } catch {
+    return null;
+  }
+}
 
 /** A picture as the server sent it, ready to use. null stays null. */
 export function fromWire(wire) {
@@ -108,23 +115,29 @@ function brightness({ width, height, channels, bytes }) {
   return grey;
 }
 
+/** How far two pictures of one size are apart: the mean difference, in percent. */
+export function apartness(a, b) {
+  const sum = a.bytes.reduce((total, byte, n) => total + Math.abs(byte - b.bytes[n]), 0);
+  return (100 * sum) / (255 * a.bytes.length);
+}
+
 /** a - b as a picture: orange where a has more, blue where b has more, black where they agree. */
 export function difference(a, b) {
   const [first, second] = [brightness(a), brightness(b)];
   return mix(a, (n) => Math.max(0, second[n] - first[n]), (n) => Math.max(0, first[n] - second[n]));
 }
 
-/** Two pictures over one another: the first in blue, the second in orange, nearly white where both have ink. */
-export function tint(a, b) {
+/** Two pictures over one another, each in its ink ([r, g, b]); both add up where both have some. */
+export function tint(a, b, inks) {
   const [first, second] = [brightness(a), brightness(b)];
-  return mix(a, (n) => first[n], (n) => second[n]);
+  return mix(a, (n) => first[n], (n) => second[n], inks);
 }
 
-function mix({ width, height }, blue, orange) {
+function mix({ width, height }, one, other, [first, second] = [BLUE, ORANGE]) {
   const bytes = new Uint8ClampedArray(width * height * 3);
   for (let n = 0; n < width * height; n += 1) {
-    const [x, y] = [blue(n) / 255, orange(n) / 255];
-    for (let c = 0; c < 3; c += 1) bytes[3 * n + c] = x * BLUE[c] + y * ORANGE[c];
+    const [x, y] = [one(n) / 255, other(n) / 255];
+    for (let c = 0; c < 3; c += 1) bytes[3 * n + c] = x * first[c] + y * second[c];
   }
   return { width, height, channels: 3, bytes };
 }

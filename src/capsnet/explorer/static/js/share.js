@@ -4,6 +4,7 @@ import { report, say } from "./api.js";
 import { button, h } from "./elements.js";
 import { asJson, asPicture } from "./export.js";
 import { decode, encode, pack, turned } from "./link.js";
+import { isBlank } from "./pixels.js";
 import { snippet } from "./python.js";
 import { currentModel, state } from "./state.js";
 
@@ -12,6 +13,7 @@ const WAIT = 200; // milliseconds of quiet before the address bar follows: brows
 let code = null;
 let timer = null;
 let newest = 0;
+let followed = null; // the network of the address bar
 
 /** Fill the panel and keep the address bar up to date from now on. */
 export function mount(section) {
@@ -40,14 +42,22 @@ export function mount(section) {
 }
 
 /** Apply the address bar's link. False if it holds no picture. */
-export const open = async () => location.hash.includes("=") && decode(location.hash.slice(1));
+export async function open() {
+  const linked = location.hash.includes("=") && await decode(location.hash.slice(1));
+  followed = state.get("model"); // Back and forth are no new step
+  return linked;
+}
 
 async function follow() {
-  if (!state.get("seen") || !state.get("answer") || state.get("drawing")) return;
+  const seen = state.get("seen");
+  if (!seen || state.get("drawing") || !(state.get("answer") || isBlank(seen))) return;
   const number = (newest += 1);
   const [text, lines] = [await encode(), await python()];
   if (number !== newest) return;
-  history.replaceState(null, "", `#${text}`);
+  // the browser's Back leads to the network before; the story changes networks by itself
+  const other = followed !== null && followed !== state.get("model") && state.get("story") === null;
+  followed = state.get("model");
+  history[other && location.hash !== `#${text}` ? "pushState" : "replaceState"](null, "", `#${text}`);
   code.textContent = lines;
 }
 

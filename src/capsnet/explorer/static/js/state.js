@@ -13,18 +13,25 @@
  *   chosen     a person chose it
  *   pose       the selected capsule's slider values (Float64Array), null for a network without capsules
  *   picture    what the selected capsule draws with these values, or null
+ *   effects    how much of the ink each number of the selected capsule changes (effects.js), or null
  *   iteration  the step of the routing view, 0-based; null stands for the last
  *   runs       how many iterations the routing view runs; null for the network's own number
+ *   entropy    of the couplings in each iteration of the routing view, or null
+ *   story      the step of the guided story, 0-based; null while it is not told
+ *   route      the routing that the routing view runs instead of the network's own, or null
  *   toy        the toy's scene as text for the link, null while it is as it was at first (toy.js)
+ *   oscillators  their settings as text for the link, null while they are as at first (oscillators.js)
+ *   scene      the same of scene.js
  *   pair       the two digits of pair.js               pairMode    they are what all panels see
  *   measured   how often ranges that the server measured later were added to the descriptions of models
  *   compare    the columns of compare.js; none stands for its defaults
  */
 
 const values = {
-  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
-  klass: null, chosen: false, pose: null, picture: null, iteration: null, runs: null, toy: null, pair: null,
-  pairMode: false, measured: 0, compare: [],
+  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true,
+  answer: null, klass: null, chosen: false, pose: null, picture: null, effects: null, iteration: null, runs: null,
+  route: null, entropy: null, story: null, toy: null, oscillators: null, scene: null, pair: null, pairMode: false,
+  measured: 0, compare: [],
 };
 const listeners = [];
 let changed = new Set();

@@ -1,6 +1,7 @@
 /** Panel 4: each row moves one number of the selected capsule from -0.25 to +0.25 [Figure 4 of the paper]. */
 
 import { latest, report } from "./api.js";
+import { effectsOf } from "./effects.js";
 import { h } from "./elements.js";
 import { base, dimensionName, turn } from "./knobs.js";
 import { fromWire, nativeCanvas } from "./pixels.js";
@@ -16,7 +17,6 @@ let grid = null;
 let parts = null;
 
 export function mount(section) {
-  const reason = h("p", { class: "note reason", hidden: true }, "This network has no capsules that can be drawn.");
   const holder = h("div", {
     class: "sweep", role: "grid", "aria-label": "Sweep of each dimension", "data-testid": "sweep",
     onclick: ({ target }) => choose(target.closest(".cell")),
@@ -26,8 +26,8 @@ export function mount(section) {
       choose(event.target.closest(".cell"));
     },
   });
-  parts = { reason, holder, stop: rove(holder, ".cell") };
-  section.querySelector(".body").append(reason, holder);
+  parts = { section, holder, stop: rove(holder, ".cell") };
+  section.querySelector(".body").append(holder);
   state.on(["model"], build);
   state.on(["answer", "klass"], () => ask().catch(report));
   state.on(["pose"], mark);
@@ -39,8 +39,7 @@ export const strip = () => grid?.painted ? grid.canvas : null;
 function build() {
   const { dims, decoder, image_size: [height, width] } = currentModel();
   const works = Boolean(dims && decoder);
-  parts.reason.hidden = works;
-  parts.holder.hidden = !works;
+  parts.section.hidden = !works;
   grid = null;
   if (!works) return;
   const canvas = h("canvas", { class: "pixels", role: "presentation" });
@@ -86,6 +85,7 @@ function fill(sprite, model, klass) {
     }
   }
   grid.painted = true;
+  state.set({ effects: effectsOf(sprite, rows, columns) });
   parts.holder.classList.toggle("named", Boolean(model.names?.[klass]?.some(Boolean)));
   grid.rows.forEach(({ name, cells }, d) => {
     const words = dimensionName(model, klass, d);

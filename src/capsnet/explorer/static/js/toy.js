@@ -6,6 +6,7 @@
 import { latest, report } from "./api.js";
 import { button, choice, h, offer, tween } from "./elements.js";
 import { head } from "./formulas.js";
+import { record } from "./history.js";
 import { register } from "./link.js";
 import { sparkline } from "./sparkline.js";
 import { routingOf, state } from "./state.js";
@@ -44,8 +45,8 @@ class Toy {
     this.number = h("output", { class: "toy-iteration" });
     this.words = h("p", { class: "toy-words", "aria-live": "polite" });
     const scenes = [
-      button("Reset", () => this.change({ votes: start() })),
-      button("Shuffle", () => this.change({ votes: shuffled() })),
+      button("Reset", () => this.recorded(() => this.change({ votes: start() }))),
+      button("Shuffle", () => this.recorded(() => this.change({ votes: shuffled() }))),
     ];
     section.querySelector(".body").append(h("div", { class: "toy", "data-testid": "toy" },
       h("div", { class: "row toy-controls" },
@@ -62,9 +63,19 @@ class Toy {
 
   /** A vote moves: it is drawn at once, and the parents when the answer arrives. */
   move(i, j, point) {
-    this.votes[i][j] = point.map(snap);
-    if (this.drawn) this.draw({ ...this.drawn, votes: this.votes });
-    this.change({}, false);
+    this.recorded(() => {
+      this.votes[i][j] = point.map(snap);
+      if (this.drawn) this.draw({ ...this.drawn, votes: this.votes });
+      this.change({}, false);
+    }, `${i}.${j}`);
+  }
+
+  /** Change the scene so that Ctrl+Z restores it; with a `key`, changes that follow each other at once are one. */
+  recorded(change, key = null) {
+    const before = this.encode();
+    change();
+    const after = this.encode();
+    record("toy", { undo: () => this.decode(before), redo: () => this.decode(after), key });
   }
 
   /** Set `votes`, `kind` or `iteration` and ask the server. */

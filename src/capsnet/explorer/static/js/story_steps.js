@@ -1,0 +1,133 @@
+/** The six steps of the story: words, the panels in the light, and what “Show me” does. */
+
+import { h, mayMove, tween } from "./elements.js";
+import { sketch } from "./draw.js";
+import { base, turn } from "./knobs.js";
+import { chooseModel } from "./network.js";
+import { currentModel, state } from "./state.js";
+
+const FOUR = [[[0.36, 0.18], [0.28, 0.5], [0.72, 0.52]], [[0.62, 0.22], [0.58, 0.86]]]; // strokes, as shares of the canvas
+const term = (word) => h("dfn", {}, word);
+const strong = (word) => h("b", {}, word);
+
+/** Wait; false if the step was left meanwhile. */
+const pause = (milliseconds, alive) =>
+  new Promise((resolve) => { setTimeout(() => resolve(alive()), mayMove() ? milliseconds : 0); });
+
+/** Draw with shares from 0 to 1, and wait for the end. */
+const animate = (milliseconds, alive, draw) => new Promise((resolve) => {
+  const stop = tween(milliseconds, (share) => {
+    if (alive()) draw(share);
+    else stop?.();
+    if (share === 1 || !alive()) resolve();
+  });
+});
+
+/** The network to tell the story with: one that draws and routes in steps, if there is one. */
+export function teacher() {
+  const own = currentModel();
+  const able = ({ decoder, grid, routing }) => Boolean(decoder && grid && routing?.iterations);
+  return able(own) ? own : state.get("models").find(able) ?? own;
+}
+
+const choose = (model) => model && model.name !== state.get("model") && chooseModel(model.name);
+
+/** The knob to show: one that slants the digit, else the one with the widest range. */
+function telling() {
+  const [{ names, ranges }, klass] = [currentModel(), state.get("klass")];
+  const slant = names?.[klass]?.indexOf("slant") ?? -1;
+  if (slant >= 0) return slant;
+  const widths = ranges?.[klass]?.map(([low, high]) => high - low) ?? [1];
+  return widths.indexOf(Math.max(...widths));
+}
+
+async function turnOne(alive) {
+  const own = base();
+  if (!own) return;
+  const d = telling();
+  const [low, high] = currentModel().ranges?.[state.get("klass")]?.[d] ?? [own[d] - 0.25, own[d] + 0.25];
+  const reach = Math.max(0.2, high - own[d], own[d] - low);
+  document.getElementById(`knob-${d}`)?.scrollIntoView({ block: "nearest" });
+  await animate(3600, alive, (share) => turn(d, own[d] + reach * Math.sin(2 * Math.PI * share)));
+  if (alive()) turn(d, own[d]);
+}
+
+async function playRouting(alive) {
+  const last = (state.get("entropy")?.length ?? 1) - 1;
+  for (let iteration = 0; iteration <= last; iteration += 1) {
+    state.set({ iteration: iteration === last ? null : iteration });
+    if (!(await pause(1100, alive))) return;
+  }
+}
+
+async function moveApart(alive) {
+  const pair = state.get("pair");
+  if (!pair) return;
+  const to = [[-3, -4], [3, 4]];
+  for (let n = 1; n <= 6; n += 1) {
+    const share = mayMove() ? n / 6 : 1;
+    const offsets = pair.offsets.map((offset, k) => offset.map((move, axis) => Math.round(move + share * (to[k][axis] - move))));
+    state.set({ pair: { ...pair, offsets, initial: false } });
+    if (!(await pause(240, alive))) return;
+  }
+}
+
+/** What the couplings of the present picture did, in a sentence. */
+function decided() {
+  const entropy = state.get("entropy");
+  if (!entropy) return "";
+  const [first, last] = [entropy[0], entropy.at(-1)].map((value) => value.toFixed(3));
+  return entropy.at(-1) > 0.9
+    ? `Here they stay nearly even (entropy ${last}, 1 is even): in this network the votes themselves decide.`
+    : `Here they decide: their entropy falls from ${first} to ${last} (1 is even).`;
+}
+
+function trainedOnPairs() {
+  const { title, multi } = currentModel();
+  return multi ? `${title} was trained on such pairs.` : `${title} was trained on single digits only, so it may fail.`;
+}
+
+/** `needs(model)`: whether a network can show the step; `live()`: a sentence made of the present numbers. */
+export const STEPS = [
+  {
+    title: "Same parts, wrong places", panels: ["scramble"], needs: () => true,
+    words: () => ["Many networks ask ", strong("whether"), " the parts are there, and hardly ", strong("where"),
+      ". Here the parts of a picture changed places: nothing was added. Would you still call it what it was?"],
+  },
+  {
+    title: "Draw: how long is the arrow?", panels: ["draw", "classes"], needs: () => true,
+    words: () => ["A ", term("capsule"), " is an arrow, a list of numbers, for one thing that may be in the picture; here " +
+      "one for each class. Its ", strong("length"), " says how sure the network is that the thing is there. Draw, and " +
+      "watch one bar grow."],
+    act: (alive) => sketch(FOUR, 700, alive),
+  },
+  {
+    title: "Turn it: where does it point?", panels: ["knobs"], needs: ({ dims, decoder }) => Boolean(dims && decoder),
+    words: () => ["The arrow's ", strong("direction"), ", its ", term("pose"), ", says how the thing looks: slant, width, " +
+      `thickness. Each knob is one of its ${currentModel().dims} numbers. Turn one: the network itself draws the picture ` +
+      "from the numbers."],
+    act: turnOne,
+  },
+  {
+    title: "The parts vote", panels: ["routing"], needs: ({ grid, routing }) => Boolean(grid && routing),
+    words: () => ["A ", term("child"), " is a small capsule that sees one patch. It casts a ", term("vote"), " for each " +
+      "class, each ", term("parent"), ": “if I am part of you, you look like this”. Votes that agree make their parent " +
+      "long. How much of a child goes to a parent is the ", term("coupling"), "; routing raises it where they agree."],
+    live: decided, act: playRouting,
+  },
+  {
+    title: "Two digits at once", panels: ["pair"], needs: ({ channels, gallery }) => channels === 1 && gallery,
+    network: () => state.get("models").find(({ multi }) => multi),
+    words: () => ["Two digits, one over the other. Both capsules are long, and each has a pose of its own: so each draws " +
+      "its own digit, in its own colour. Where a stroke belongs to both, both may draw it."],
+    live: trainedOnPairs, act: moveApart,
+  },
+  {
+    title: "Your turn", panels: null, needs: () => true,
+    words: () => ["Everything is in the light. Bend a 4 into a 9, stroke by stroke. Turn a knob until the digit is another " +
+      "one. Erase half a digit: which capsule gives up first?"],
+  },
+];
+
+/** Prepare the network of a step. */
+export const prepare = (step, own) => choose(step.network?.() ?? own);

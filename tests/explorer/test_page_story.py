@@ -1,0 +1,143 @@
+"""The guided story in a real browser: by keyboard, by touch, for a screen reader, and with other networks."""
+
+import re
+from typing import Literal
+
+import numpy as np
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+
+import capsnet
+from capsnet.explorer import create_app
+from capsnet.models import Model
+from tests.explorer.browser import Visit, new_context, serving
+from tests.explorer.conftest import BUNDLED, tensor
+from tests.explorer.reading import Visits, apart
+
+TITLES = ("Same parts", "Draw", "Turn it", "The parts vote", "Two digits", "Your turn")
+LIT = "() => [...document.querySelectorAll('main > .panel')].filter((p) => !p.hidden && !p.inert).map((p) => p.id)"
+
+
+def step(visit: Visit, number: int) -> None:
+    expect(visit.page.locator(".story-count")).to_have_text(f"{number} of 6")
+    expect(visit.page.locator(".story-title")).to_contain_text(TITLES[number - 1])
+    visit.quiet()
+
+
+def test_story_by_keyboard(visit: Visit, bundled: Model) -> None:
+    seen = visit.grey("seen")
+    visit.press("story-start", "Enter")
+    step(visit, 1)
+    expect(visit.by("story-next")).to_be_focused()
+    assert visit.page.evaluate(LIT) == ["scramble"]
+    whole, moved = visit.grey("scramble-whole"), visit.grey("scramble-moved")
+    assert apart(np.roll(whole, (14, 14), axis=(0, 1)), moved) == 0  # quarters exchanged crosswise
+    expect(visit.by("story-live")).to_contain_text("Of the first 12 test pictures")
+    with torch.inference_mode():
+        lengths = bundled(tensor(moved)).lengths[0]
+    own = visit.by("scramble-answers").get_by_role("listitem").last
+    expect(own).to_contain_text(f"{int(lengths.argmax())} {float(lengths.max()):.2f}")
+
+    visit.page.keyboard.press("ArrowRight")
+    step(visit, 2)
+    assert visit.page.evaluate(LIT) == ["draw", "classes"]
+    visit.by("story-act").click()
+    expect(visit.by("first")).to_contain_text("first: 4")
+    visit.quiet()
+    four = visit.grey("seen")
+    assert apart(four, seen) > 100
+    visit.press("story-next", "PageDown")
+    step(visit, 3)
+    assert visit.page.evaluate(LIT) == ["knobs"]
+    visit.page.keyboard.press("ArrowRight")
+    step(visit, 4)
+    for word in ("child", "vote", "parent", "coupling"):
+        expect(visit.page.locator(".story-words dfn", has_text=re.compile(f"^{word}$"))).to_be_visible()
+    expect(visit.by("story-live")).to_contain_text("entropy 0.9")
+    visit.page.keyboard.press("ArrowRight")
+    step(visit, 5)
+    expect(visit.by("model")).to_have_value("capsnet-multimnist")
+    assert visit.page.evaluate(LIT) == ["pair"]
+    visit.page.keyboard.press("ArrowLeft")
+    step(visit, 4)
+    expect(visit.by("model")).to_have_value(BUNDLED)
+    link = visit.link()
+    assert "story=4" in link
+    visit.press("story-next", "ArrowRight", "ArrowRight")
+    step(visit, 6)
+    assert len(visit.page.evaluate(LIT)) >= 9
+    visit.page.keyboard.press("Escape")
+    expect(visit.by("story")).to_be_hidden()
+    expect(visit.by("story-start")).to_be_focused()
+    assert len(visit.page.evaluate(LIT)) >= 9
+    assert apart(visit.grey("seen"), four) == 0  # free play goes on with what was drawn
+    visit.page.goto(visit.home + link)
+    step(visit, 4)
+
+
+def test_story_by_touch_on_a_phone(visits: Visits) -> None:
+    visit = visits(has_touch=True, viewport={"width": 360, "height": 740}, reduced_motion="reduce").open("#story")
+    step(visit, 1)
+    for number in range(2, 7):
+        visit.by("story-next").tap()
+        step(visit, number)
+        if number in (2, 3, 5):
+            visit.by("story-act").tap()  # at once: nothing moves
+            visit.quiet()
+        box, card = visit.by("story-next").bounding_box(), visit.by("story").bounding_box()
+        assert box is not None
+        assert card is not None
+        assert box["height"] >= 40
+        assert box["y"] + box["height"] <= 740
+        assert card["y"] > 300  # the panel has the larger half
+        assert visit.page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+    expect(visit.by("mini-words")).to_contain_text("4 · 0.")
+    visit.by("story-next").tap()
+    expect(visit.by("story")).to_be_hidden()
+
+
+def test_story_is_accessible_in_both_themes(visits: Visits) -> None:
+    visit = visits(bypass_csp=True, reduced_motion="reduce").open("#story")
+    expect(visit.by("story-live")).to_contain_text("Of the first")
+    text = visit.page.locator(".story-text")
+    expect(text).to_have_attribute("aria-live", "polite")
+    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1), ("dark", 1), ("dark", 4), ("light", 5))
+    for scheme, number in looks:
+        visit.page.emulate_media(color_scheme=scheme)
+        while f"{number} of" not in visit.page.locator(".story-count").inner_text():
+            visit.click("story-next")
+        visit.quiet()
+        found = Axe().run(visit.page).response
+        grave = [
+            (violation["id"], [node["target"] for node in violation["nodes"]][:3])
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+        assert grave == [], (scheme, number)
+
+
+def test_story_of_a_network_without_capsules_borrows_one(visits: Visits) -> None:
+    visit = visits().open("#m=cnn&story=3")
+    visit.pardoned += ["status of 404"]  # its data set is not bundled
+    step(visit, 3)
+    expect(visit.by("model")).to_have_value(BUNDLED)
+
+
+def test_story_begins_with_faces_where_networks_know_them(chromium: Browser, bundled: Model) -> None:
+    shapes = capsnet.load("capsnet-shapes")
+    torch.manual_seed(0)
+    plain = capsnet.create_model("cnn-small", image_size=shapes.image_size, num_classes=shapes.num_classes)
+    plain.class_names, plain.card = shapes.class_names, {"data": "svhn"}
+    networks = {BUNDLED: bundled, "capsnet-shapes": shapes, "plain": plain}
+    with serving(create_app(networks)) as home:
+        visit = Visit(new_context(chromium, home).new_page(), home).open("#story")
+        expect(visit.by("story-live")).to_contain_text("Of 9 such pictures of 3 things")
+        moved = visit.grey("scramble-moved")
+        assert apart(visit.grey("scramble-whole"), moved) > 100
+        for row, model in zip(visit.by("scramble-answers").get_by_role("listitem").all(), (plain, shapes), strict=True):
+            with torch.inference_mode():
+                score = model(tensor(moved)).lengths.max()
+            expect(row).to_contain_text(f"{float(score):.2f}")
+        visit.close()
+        visit.context.close()
