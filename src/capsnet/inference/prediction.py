@@ -133,7 +133,7 @@ def without_labels(pictures: Any) -> Iterable[Picture | Skipped]:
     """The images of a torch or a Hugging Face data set, or of pairs (image, label); other pictures as they are."""
     if is_columns(pictures) or isinstance(pictures, TorchDataset):
         return [as_picture(image) for image in images_of(pictures)]
-    return (item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures)
+    return [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
 
 
 def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list[Picture | Skipped]:
