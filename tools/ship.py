@@ -56,6 +56,8 @@ PURPOSES = {
     "capsnet-affine": "Trained on shifted digits only: draw slanted and turned ones, and see how far it goes.",
     "capsnet-affine-cnn": "No capsules: the plain network to hold capsnet-affine against.",
     "matrix-mnist": "Poses are matrices, and the routing is EM; no decoder, so no knobs.",
+    "capsnet-shapes": "Houses, boats and faces of the same parts: see the panel Build a scene.",
+    "capsnet-shapes-cnn": "No capsules: the plain network to hold capsnet-shapes against.",
 }
 RUNS = Path("docs/results/runs")
 CARD = ("recipe", "seed", "epoch", "at_its_end", "trained_on", "seconds", "origin")

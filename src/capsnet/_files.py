@@ -1,7 +1,8 @@
-"""Paths from users, and atomic writing."""
+"""Paths from users, atomic writing, and a cache folder for files that can be made again."""
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -45,8 +46,32 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(name)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk: which file?
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     return path
+
+
+def cache_dir() -> Path:
+    """CAPSNET_CACHE, else XDG_CACHE_HOME/capsnet, else the platform's own place (~/.cache/capsnet on Linux)."""
+    if chosen := os.environ.get("CAPSNET_CACHE"):
+        return Path(chosen).expanduser()
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen).expanduser() / "capsnet"
+    if sys.platform == "win32" and (chosen := os.environ.get("LOCALAPPDATA")):
+        return Path(chosen) / "capsnet" / "Cache"
+    home = Path(os.path.expanduser("~"))  # unlike Path.home() it never raises
+    return home / "Library" / "Caches" / "capsnet" if sys.platform == "darwin" else home / ".cache" / "capsnet"
+
+
+def store(path: Path, data: bytes) -> bool:
+    """Write ``data`` atomically into the cache; False on a full or read-only disk, which is no error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
+    except OSError:
+        return False
+    return True

@@ -7,7 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -27,7 +31,8 @@ VIEWPORT: Any = {"width": 1280, "height": 900}
 HINTS_SEEN = {"name": "capsnet-hints-seen", "value": "1"}
 UNFOLDED = [{"name": f"capsnet-{what}", "value": "1"} for what in ("couplings", "knobs")]  # details of panels
 
-# Counts requests by path: `busy` now, `most` at once, `sent` in all; and what the policy refused.
+# Counts questions by path, to the server or to the workers of the page without one: `busy` now, `most` at once, `sent`
+# in all; and what the policy refused.
 WATCH = """
 (() => {
   const net = { busy: 0, last: performance.now(), now: {}, most: {}, sent: {}, refused: [] };
@@ -35,8 +40,7 @@ WATCH = """
   addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
     net.refused.push(`${violatedDirective} ${blockedURI}`);
   });
-  const own = window.fetch;
-  window.fetch = async (path, options) => {
+  const begin = (path) => {
     const name = String(path).split("?")[0];
     const count = (by) => {
       net.busy += by;
@@ -46,12 +50,28 @@ WATCH = """
     };
     net.sent[name] = (net.sent[name] ?? 0) + 1;
     count(1);
+    return () => count(-1);
+  };
+  const own = window.fetch;
+  window.fetch = async (path, options) => {
+    const end = begin(path);
     try {
       const response = await own(path, options);
       await response.clone().arrayBuffer();
       return response;
     } finally {
-      count(-1);
+      end();
+    }
+  };
+  window.Worker = class extends Worker {
+    ends = new Map();
+    constructor(...options) {
+      super(...options);
+      this.addEventListener("message", ({ data: { number } }) => this.ends.get(number)());
+    }
+    postMessage(question) {
+      this.ends.set(question.number, begin(question.path));
+      super.postMessage(question);
     }
   };
 })();
@@ -101,9 +121,34 @@ def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
         assert not thread.is_alive(), "the server did not stop"
 
 
+@contextmanager
+def serving_folder(folder: Path, prefix: str = "/project/explorer/") -> Iterator[str]:
+    """A plain web server that shows a folder below ``prefix``, as a project's pages are; its address."""
+
+    class Below(SimpleHTTPRequestHandler):
+        def translate_path(self, path: str) -> str:
+            inside = path.startswith(prefix)
+            return super().translate_path(path.removeprefix(prefix[:-1]) if inside else "/nothing-is-outside")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Below, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}{prefix}"
+        server.shutdown()
+        thread.join(PATIENCE)
+
+
 def new_context(browser: Browser, home: str, *, hints: bool = False, **options: Any) -> BrowserContext:
     """A user's browser: a returning one unless ``hints``."""
-    stored = [{"origin": home.rstrip("/"), "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED]}]
+    stored = [
+        {
+            "origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)),
+            "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED],
+        }
+    ]
     whole: Any = {"viewport": VIEWPORT, "storage_state": {"origins": stored}, **options}
     context = browser.new_context(**whole)
     context.set_default_timeout(1000 * PATIENCE)
@@ -178,8 +223,8 @@ class Visit:
     def link(self) -> str:
         """The part of the address after #, once it is up to date."""
         self.quiet()
-        follows = "async () => `#${await (await import('/static/js/link.js')).encode()}` === location.hash"
-        self.until(lambda: self.page.evaluate(follows))
+        follows = "async (link) => `#${await (await import(link)).encode()}` === location.hash"
+        self.until(lambda: self.page.evaluate(follows, f"{self.home}static/js/link.js"))
         return "#" + self.page.url.partition("#")[2]
 
     # Looking

@@ -1,5 +1,6 @@
 """The oscillators of the page against ``capsnet.oscillators``, and their panel."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_oscillators_lock_above_the_critical_coupling(visit: Visit) -> None:
     expect(visit.by("oscillators-play")).to_have_text("Play")
     rest = order.inner_text()
     visit.by("oscillators-N").fill("40")
-    assert visit.by("oscillators").get_attribute("aria-label").startswith("40 oscillators on a circle")
+    expect(visit.by("oscillators")).to_have_attribute("aria-label", re.compile("^40 oscillators on a circle"))
     assert order.inner_text() != rest  # begun anew, at rest
     visit.by("oscillators-sphere").click()
     expect(words).to_contain_text("On a sphere")

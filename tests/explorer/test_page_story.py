@@ -6,10 +6,12 @@ from typing import Literal
 import numpy as np
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+import capsnet
+from capsnet.explorer import create_app
 from capsnet.models import Model
-from tests.explorer.browser import Visit
+from tests.explorer.browser import Visit, new_context, serving
 from tests.explorer.conftest import BUNDLED, tensor
 from tests.explorer.reading import Visits, apart
 
@@ -120,3 +122,22 @@ def test_story_of_a_network_without_capsules_borrows_one(visits: Visits) -> None
     visit.pardoned += ["status of 404"]  # its data set is not bundled
     step(visit, 3)
     expect(visit.by("model")).to_have_value(BUNDLED)
+
+
+def test_story_begins_with_faces_where_networks_know_them(chromium: Browser, bundled: Model) -> None:
+    shapes = capsnet.load("capsnet-shapes")
+    torch.manual_seed(0)
+    plain = capsnet.create_model("cnn-small", image_size=shapes.image_size, num_classes=shapes.num_classes)
+    plain.class_names, plain.card = shapes.class_names, {"data": "svhn"}
+    networks = {BUNDLED: bundled, "capsnet-shapes": shapes, "plain": plain}
+    with serving(create_app(networks)) as home:
+        visit = Visit(new_context(chromium, home).new_page(), home).open("#story")
+        expect(visit.by("story-live")).to_contain_text("Of 9 such pictures of 3 things")
+        moved = visit.grey("scramble-moved")
+        assert apart(visit.grey("scramble-whole"), moved) > 100
+        for row, model in zip(visit.by("scramble-answers").get_by_role("listitem").all(), (plain, shapes), strict=True):
+            with torch.inference_mode():
+                score = model(tensor(moved)).lengths.max()
+            expect(row).to_contain_text(f"{float(score):.2f}")
+        visit.close()
+        visit.context.close()

@@ -301,6 +301,7 @@ def test_phases_of_decided_children_point_to_their_parent(ask: Ask, digits: Arra
     pairs = np.frombuffer(base64.b64decode(answer["phases"]), dtype=np.int8).reshape(3, 288, 2) / 127
     assert not pairs[0].any()  # children are silent at first
     trace, _ = traced(with_routing("kuramoto"), digits.images[0, 0])
+    assert trace.phases is not None
     child = trace.phases.children[1, 0].double().numpy()
     parent = trace.phases.parents[1, 0].double().numpy()  # still the corners of a simplex
     corners = np.exp(2j * np.pi * np.arange(10) / 10)

@@ -36,10 +36,10 @@ def png_header(width: int, height: int) -> bytes:
         (b"hello", 415),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415),  # would start another program
-        (b"P5 2 2 255 aaaa", 415),
+        (b"8BPS\x00\x01" + bytes(60), 415),
         (png(Image.new("L", (64, 64), 7))[:60], 422),
         (png_header(100, 100), 422),
-        (png_header(7000, 7000), 422),  # beyond our limit
+        (png_header(8001, 8001), 422),  # beyond our limit
         (png_header(60_000, 60_000), 422),  # beyond Pillow's
         (png(Image.new("L", (1, 1))), 422),
         (png(Image.new("L", (100, 100), 255)), 422),  # blank: no digit

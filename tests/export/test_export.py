@@ -136,7 +136,7 @@ def test_card_equals_the_metadata_of_the_file(tmp_path: Path) -> None:
     assert done.card == tmp_path / "insects.onnx.json"
     card = json.loads(done.card.read_text())
     inside = {entry.key: entry.value for entry in onnx.load(done.path).metadata_props}
-    assert list(inside) == ["capsnet-onnx-1"]
+    assert list(inside) == ["capsnet-onnx-1", "capsnet-sha256"]
     metadata = json.loads(inside["capsnet-onnx-1"])
     assert {key: card[key] for key in metadata} == metadata
     assert card["class_names"] == ["ant", "bee", "cat"]
@@ -196,6 +196,7 @@ def test_quantiser_of_onnxruntime_takes_the_file(tmp_path: Path) -> None:
     assert not {value.name for value in graph.value_info} & {weight.name for weight in graph.initializer}
     quantize_dynamic(path, tmp_path / "dynamic.onnx")
     assert (tmp_path / "dynamic.onnx").stat().st_size < path.stat().st_size
+    assert capsnet.load(tmp_path / "dynamic.onnx").num_classes == 3  # its checksum is of the file before
 
 
 def test_int8_file_agrees_with_the_model_up_to_rounding(tmp_path: Path) -> None:
@@ -266,6 +267,10 @@ def test_damaged_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
         capsnet.load(path)
     card.unlink()
     assert capsnet.load(path).num_classes == 3  # the file alone suffices
+    for place in (len(original) // 4, len(original) // 2, len(original) - 30):
+        path.write_bytes(original[:place] + bytes([original[place] ^ 1]) + original[place + 1 :])
+        with pytest.raises(ValueError, match=r"m\.onnx is (damaged|not a complete ONNX file)"):
+            capsnet.load(path)
     for content in (original[: len(original) // 2], b"", b"not a network"):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not a complete ONNX file"):

@@ -125,6 +125,13 @@ def test_ensemble_of_text_models_works(tmp_path: Path) -> None:
     assert capsnet.predict("a c d", path)[0].lengths["0"] == pytest.approx(sum(single) / 2, abs=1e-6)
 
 
+def test_defaults_that_an_older_file_does_not_state_agree() -> None:
+    one, two = member(0), member(1)
+    one.preprocessing = {"style": "plain", "height": 20, "width": 22}
+    two.preprocessing = one.preprocessing | {"fit": "crop", "border": 0}
+    assert capsnet.ensemble([one, two]).preprocessing["fit"] == "crop"
+
+
 def test_members_that_do_not_fit_are_refused() -> None:
     first = member(0)
     with pytest.raises(ValueError, match="at least two members, got 1"):

@@ -14,7 +14,9 @@ ANY = "/api/openapi.json"  # an address that is answered with 200
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8028", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0.2",
-             "", "localhost:x", "a@localhost", "localhost/x", "[::1", "10.0.0.1", "localhost, evil.example"],
+             "", "localhost:x", "a@localhost", "localhost/x", "[::1", "10.0.0.1", "localhost, evil.example",
+             "[::1]evil", "[::1]evil:80", "127.0.0.1#", "127.0.0.1?", "localhost\\", "localhost:70000", "[localhost]",
+             "::1", "localhost:8028:1", "[127.0.0.1]x"],
 )  # fmt: skip
 def test_other_host_names_are_refused(client: TestClient, host: str) -> None:
     """A page elsewhere may point its own name to 127.0.0.1: the Host header shows it."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union
 
 from tyro.conf import subcommand
 
+from capsnet._limits import is_out_of_memory
 from capsnet._names import check_name
 from capsnet._plugins import load_plugins
 from capsnet._version import __version__
@@ -50,7 +51,7 @@ VERBS: dict[str, tuple[type, str]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb; exit with 0 if it worked, 2 on bad input, 130 if stopped by hand."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    configure_logging()
     try:
         run(arguments)
     except KeyboardInterrupt:
@@ -61,6 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("CAPSNET_DEBUG"):
             raise
         complain(process_name() + one_line(error), 2)
+    except (MemoryError, RecursionError, RuntimeError) as error:
+        if os.environ.get("CAPSNET_DEBUG") or not (is_out_of_memory(error) or isinstance(error, RecursionError)):
+            raise
+        full = "there is not enough memory for this: choose a smaller network, image size or batch size"
+        complain(process_name() + ("the input is nested too deeply" if isinstance(error, RecursionError) else full), 2)
+
+
+def configure_logging() -> None:
+    """Progress to standard output, warnings to standard error; Pillow's own messages are in our errors."""
+    results, problems = logging.StreamHandler(sys.stdout), logging.StreamHandler(sys.stderr)
+    results.addFilter(lambda record: record.levelno < logging.WARNING)
+    problems.setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[results, problems])
+    logging.getLogger("PIL").setLevel(logging.CRITICAL)
 
 
 def run(arguments: Sequence[str]) -> None:

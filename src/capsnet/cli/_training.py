@@ -13,6 +13,8 @@ import tyro
 
 import capsnet
 from capsnet import recipes
+from capsnet._limits import DEEPEST
+from capsnet._names import shown
 from capsnet.cli._parse import Device
 from capsnet.cli._talk import complain, print_columns, print_table, program, relative, say
 
@@ -125,7 +127,9 @@ def with_options(options: dict[str, Any], pairs: Sequence[str]) -> dict[str, Any
         key, equals, text = pair.partition("=")
         *path, last = key.replace("-", "_").split(".")
         if not equals or not all([*path, last]):
-            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
+            raise ValueError(f"--set takes KEY=VALUE, got {shown(pair)}")
+        if len(path) > DEEPEST:
+            raise ValueError(f"--set {shown(key)}: options are at most {DEEPEST} deep")
         inside = changed
         for part in path:
             if inside.get(part) is None:
@@ -135,7 +139,9 @@ def with_options(options: dict[str, Any], pairs: Sequence[str]) -> dict[str, Any
                 raise ValueError(f"--set {key}: {part} has no options of its own, its value is {inside!r}")
         try:
             inside[last] = json.loads(text)
-        except json.JSONDecodeError:
+        except RecursionError:
+            raise ValueError(f"--set {key[:60]}: the value is nested too deeply") from None
+        except ValueError:
             inside[last] = text
     return changed
 

@@ -152,6 +152,7 @@ class Predict:
 
 def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skipped]":
     """What the words of the command line stand for: files, all pictures of a folder, texts, standard input."""
+    from capsnet.data import MOST_BYTES
     from capsnet.inference.prediction import unfold
 
     pictures: list[Picture | Skipped] = []
@@ -161,7 +162,7 @@ def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skippe
         elif model.takes_texts:
             pictures += [line for line in map(str.strip, sys.stdin) if line]
         else:
-            pictures.append(sys.stdin.buffer.read())
+            pictures.append(sys.stdin.buffer.read(MOST_BYTES + 1))  # more is refused, not stored
     return pictures
 
 
@@ -221,9 +222,27 @@ class Explore:
     name: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="HOST")] = ()
     """A further name that the server answers to, that of a proxy in front of it, e.g. caps.example.org; may be
     repeated. Visitors need the token then, too."""
+    static: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write the page into a folder that any web server serves, instead of serving it: the networks then run in the
+    visitor's browser. Default models: the smallest bundled one of each kind. Needs npm, once."""
+    runtime: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """For --static: a folder with the unpacked npm package onnxruntime-web, to be used instead of fetching it."""
 
     def run(self, arguments: Sequence[str]) -> None:
         from capsnet.explorer import explore
 
+        if self.static is not None:
+            self.write(self.static)
+            return
+        if self.runtime is not None:
+            raise ValueError("--runtime is for --static: it is what the page without a server computes with")
         options = {key: getattr(self, key) for key in ("data", "host", "port", "browser", "token")}
         explore(self.models, names=self.name, say=say, **options)
+
+    def write(self, folder: Path) -> None:
+        """Write the page without a server."""
+        from capsnet.explorer import write_static
+
+        done = write_static(folder, self.models, data=self.data, runtime=self.runtime, say=say)
+        say(f"wrote {done.folder}: {', '.join(done.models)}; {done.compressed / 1e6:.1f} MB compressed")
+        hint(f"try it: python -m http.server --directory {done.folder}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from capsnet.data._adapt import adapt
     from capsnet.data._frame import stroke_width
     from capsnet.data._given import Given, given, given_folds, split_off
-    from capsnet.data._pixels import NotAnImage, open_image
+    from capsnet.data._pixels import MOST_BYTES, NotAnImage, open_image
     from capsnet.data._registry import (
         DatasetInfo,
         canonical,
@@ -67,6 +67,7 @@ else:  # at run time they are imported when the first one is used
     )
 
 __all__ = [
+    "MOST_BYTES",
     "SPLITS",
     "ArrayDataset",
     "Augment",

@@ -1,6 +1,7 @@
 """Convert an image file, a Pillow image or an array to pixels: (H, W, 3) in [0, 1].
 
-Files are not trusted: Pillow's limits stay on, and every failure is one sentence that names the file.
+Files are not trusted. ``open_image`` is the only place where the package opens one, so the command line, Python and the
+server read the same formats up to the same sizes; every failure is one sentence that names the file.
 """
 
 import io
@@ -21,6 +22,12 @@ ImageLike: TypeAlias = str | Path | bytes | Image.Image | NDArray
 Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
 Plane: TypeAlias = NDArray[np.float32]  # (H, W)
 
+# Pillow reads more, but some formats start other programs (EPS: Ghostscript), are stubs, or have had no reader's care
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF")
+UNSIGNED = {".tga": "TGA"}  # formats without a signature: any bytes could be one, so the name has to say it
+MOST_PIXELS = 64_000_000  # more than most cameras have; 192 MB as RGB
+MOST_BYTES = 2**29  # of a file: 64 million pixels of 16-bit RGB fit
+
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # grey levels that do not fit 8 bits
 
 
@@ -36,33 +43,38 @@ class NotAnImage(ValueError):
 
 
 def open_image(
-    source: bytes | str | Path, *, formats: tuple[str, ...] | None = None, max_pixels: int | None = None
+    source: bytes | str | Path, *, formats: tuple[str, ...] | None = None, max_pixels: int = MOST_PIXELS
 ) -> Image.Image:
-    """Open an image file, given as bytes or a path. All untrusted images are opened here.
+    """Open an image file, given as bytes or a path. All files are opened here.
 
     Only the header is read; ``Preprocess`` and ``read_pixels`` decode the pixels and report damage in the same way.
 
     Args:
-        formats: which of Pillow's formats to read; None is all.
-        max_pixels: a limit below Pillow's own, which holds in any case.
+        formats: which of Pillow's formats to read; None: ``FORMATS``, and what the name's ending says.
+        max_pixels: how many pixels are decoded at most.
 
     Raises:
         NotAnImage: the format is not known. This is a ``ValueError``.
-        ValueError: the image is damaged or has too many pixels.
+        ValueError: the image is damaged or too large.
         FileNotFoundError: there is no such file.
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else expanded(source)
     if isinstance(file, Path) and not file.is_file():
         raise FileNotFoundError(f"{file}: expected an image file, found {'a folder' if file.is_dir() else 'nothing'}")
-    name = None if isinstance(source, bytes) else str(source)
-    with _clear_errors(name):
+    if formats is None:
+        own = UNSIGNED.get(file.suffix.lower()) if isinstance(file, Path) else None
+        formats = (own,) if own else FORMATS
+    with _clear_errors(None if isinstance(source, bytes) else str(source)):
+        size = file.stat().st_size if isinstance(file, Path) else file.getbuffer().nbytes
+        if size > MOST_BYTES:
+            raise ValueError(f"the file is too large: {size:,} bytes, at most {MOST_BYTES:,} are read")
         try:
             image = Image.open(file, formats=formats)
         except UnidentifiedImageError:
-            subject = "this is" if isinstance(file, Path) else f"these {file.getbuffer().nbytes:,} bytes are"
-            known = f": the formats are {', '.join(formats)}" if formats else " in a format that Pillow knows"
-            raise NotAnImage(f"{subject} not an image{known}") from None
-        if max_pixels is not None and image.width * image.height > max_pixels:
+            subject = "this is" if isinstance(file, Path) else f"these {size:,} bytes are"
+            raise NotAnImage(f"{subject} not an image: the formats are {', '.join(formats)}") from None
+        if image.width * image.height > max_pixels:
+            image.close()
             raise ValueError(
                 f"the image is too large: {image.width} x {image.height}, at most {max_pixels:,} pixels are read"
             )
@@ -75,7 +87,7 @@ def _clear_errors(name: str | None) -> Iterator[None]:
     prefix = f"{name}: " if name else ""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # twice that size is an error
+            warnings.filterwarnings("ignore", module=r"PIL\.")  # what matters becomes an error below
             yield
     except Image.DecompressionBombError as error:
         raise ValueError(f"{prefix}the image is too large to be decoded safely ({error})") from error

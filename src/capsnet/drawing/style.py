@@ -58,7 +58,7 @@ def save(fig: "Figure", path: str | Path, plot: bool = False) -> Path:
     box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.18} if plot else {}
     drawn, packed = io.BytesIO(), io.BytesIO()
     fig.savefig(drawn, format="png", dpi=DPI, pil_kwargs={"compress_level": 1}, **box)
-    image = Image.open(drawn).convert("RGB")
+    image = Image.open(drawn, formats=("PNG",)).convert("RGB")
     (image.quantize(256, dither=Image.Dither.NONE) if plot else image).save(packed, format="PNG")
     return write_atomically(path, packed.getvalue())
 

@@ -2,6 +2,7 @@
 
     from capsnet.explorer import explore
     explore(["capsnet-small-mnist", "runs/mine"])
+    write_static("site")  # the page as a folder that needs no server
 
 FastAPI and uvicorn are an extra and are imported only when the explorer is used.
 """
@@ -17,7 +18,9 @@ from capsnet.models import Model
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["create_app", "explore"]
+    from capsnet.explorer._static import Written
+
+__all__ = ["create_app", "explore", "write_static"]
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +72,35 @@ def create_app(
     from capsnet.explorer.app import create_app as create
 
     return create(models, data=data, token=token, host=host, names=names)
+
+
+def write_static(
+    folder: str | Path,
+    models: Mapping[str, Model] | Sequence[str | Path] = (),
+    *,
+    data: str | None = None,
+    runtime: str | Path | None = None,
+    routings: Sequence[str] | None = None,
+    say: Callable[[str], object] = log.info,
+) -> "Written":
+    """Write the page as a folder that any web server serves, at any address: the networks run in the visitor's browser.
+
+    They are ONNX graphs in onnxruntime-web, which is put beside them: the page loads nothing from elsewhere. The npm
+    package is fetched once, by npm, and then found in the cache. Needs ``capsnet[explorer,export]``.
+
+    Args:
+        folder: a new or empty folder, or one that was written here before, which is replaced.
+        models: names of bundled models, weight files or run folders, or a mapping of public names to models; none means
+            the smallest bundled one of each kind.
+        data: as in ``explore``; some of its test pictures are put into the folder.
+        runtime: an unpacked npm package onnxruntime-web, to be used instead.
+        routings: names of the routings to choose from; None offers all that ONNX can express.
+        say: gets what is being done as text: it takes some minutes.
+    """
+    _need_extra()
+    from capsnet.explorer._static import write_static as write
+
+    return write(folder, models, data=data, runtime=runtime, routings=routings, say=say)
 
 
 def _need_extra() -> None:

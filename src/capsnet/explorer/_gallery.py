@@ -63,10 +63,15 @@ class Gallery:
         except (ValueError, OSError):
             return None
 
+    @property
+    def source(self) -> str | None:
+        """The data set that the examples come from."""
+        return self.info.gallery if self.info and self.info.gallery else self.given
+
     @cached_property
     def _examples(self) -> Examples:
         # only bundled and generated data sets declare one: a card never makes the server download or open a folder
-        source = self.info.gallery if self.info and self.info.gallery else self.given
+        source = self.source
         if source is None:
             raise Missing(f"{NONE}: its data set, {self.spec[:40]!r}, is not bundled")
         examples, model = read_examples(source), self.model

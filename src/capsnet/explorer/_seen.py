@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsnet.data import Preprocess
+from capsnet.data import Preprocess, open_image
 from capsnet.inference import preprocessing_of
 from capsnet.models import Model
-from capsnet.serving.images import Bytes, open_image, quantise, to_array
+from capsnet.serving.images import Bytes, quantise, to_array
 from capsnet.serving.wire import Pixels
 
 LEAST_SIDE = 8  # of an image in which ink is looked for

@@ -70,10 +70,11 @@ class ExplorerService(Service):
                 _warm_up(entry.model)
         for entry in waiting:
             if not self._closing.is_set():
-                entry.profile = entry.profile or self._measure(entry)
+                entry.profile = entry.profile or self.measure(entry)
                 entry.prepared = not self._closing.is_set()
 
-    def _measure(self, entry: ModelEntry) -> Profile | None:
+    def measure(self, entry: ModelEntry) -> Profile | None:
+        """The profile of its capsules on some examples, or None where there are none."""
         try:
             dataset = entry.gallery.measured_on()
             stop = self._closing.is_set

@@ -7,6 +7,7 @@ onnx, onnxscript and onnxruntime are optional dependencies, imported when a mode
 """
 
 from capsnet.export._export import SUFFIX, TOLERANCE, Done, Format, export
+from capsnet.export._graph import graph
 from capsnet.export._program import Traced, trace
 
-__all__ = ["SUFFIX", "TOLERANCE", "Done", "Format", "Traced", "export", "trace"]
+__all__ = ["SUFFIX", "TOLERANCE", "Done", "Format", "Traced", "export", "graph", "trace"]

@@ -14,7 +14,7 @@ from capsnet.export._program import Traced, difference, onnx_bytes, onnx_runner,
 from capsnet.export._sheet import describe
 from capsnet.models import Model
 from capsnet.weights import load
-from capsnet.weights.onnx_file import Exported, OnnxModel, card_path
+from capsnet.weights.onnx_file import Exported, OnnxModel, card_path, seal
 
 Format = Literal["onnx", "torch"]
 SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
@@ -71,7 +71,7 @@ def export(
     output = Path(output)
     _check_place(output, format)
     if format == "onnx":
-        _need_extra()
+        need_extra()
     network = model.model if isinstance(model, Traced) else _network(model)
     examples = _int8.load_examples(network, data) if int8 else None
     traced = model if isinstance(model, Traced) else trace(network)
@@ -123,6 +123,7 @@ def _quantise(traced: Traced, content: bytes, ranges: Dataset, compared: Dataset
 
 
 def _write(output: Path, format: str, content: bytes, about: Exported, checked: dict[str, Any]) -> Done:
+    content = seal(content) if format == "onnx" else content
     digest = hashlib.sha256(content).hexdigest()
     card = {"file": output.name, "format": format, "sha256": digest, "checked": checked, **about}
     write_atomically(output, content)
@@ -142,7 +143,8 @@ def _check_place(output: Path, format: Format) -> None:
         raise FileNotFoundError(f"cannot write {output}: there is no folder {output.parent}")
 
 
-def _need_extra() -> None:
+def need_extra() -> None:
+    """Refuse to go on without the optional packages."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401

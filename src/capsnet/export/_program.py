@@ -138,9 +138,9 @@ def reason(error: BaseException) -> str:
 
 
 def _tidy(graph: Any) -> None:
-    """Name the free sizes (the tracer's names are like s34) and remove source lines and paths, so that equal weights
-    give equal files. Shapes of weights are not repeated in ``value_info``: quantisers transpose weights, and then find
-    that they contradict it."""
+    """Name the free sizes (the tracer's names are like s34) and ``strip``, so that equal weights give equal files.
+    Shapes of weights are not repeated in ``value_info``: quantisers transpose weights, and then find that they
+    contradict it."""
     free = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim if dim.dim_param]
     names = dict(zip(free, ("batch", "words"), strict=False))
     for value in [*graph.input, *graph.output, *graph.value_info]:
@@ -151,6 +151,11 @@ def _tidy(graph: Any) -> None:
     inner = [value for value in graph.value_info if value.name not in weights]
     del graph.value_info[:]
     graph.value_info.extend(inner)
+    strip(graph)
+
+
+def strip(graph: Any) -> None:
+    """Remove source lines and paths."""
     for part in [graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer]:
         part.ClearField("metadata_props")
         part.ClearField("doc_string")

@@ -133,7 +133,8 @@ def without_labels(pictures: Any) -> Iterable[Picture | Skipped]:
     """The images of a torch or a Hugging Face data set, or of pairs (image, label); other pictures as they are."""
     if is_columns(pictures) or isinstance(pictures, TorchDataset):
         return [as_picture(image) for image in images_of(pictures)]
-    return [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
+    items: list[Any] = [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
+    return items
 
 
 def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list[Picture | Skipped]:
@@ -141,6 +142,8 @@ def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list
     unfolded: list[Picture | Skipped] = []
     for picture in pictures:
         try:
+            if isinstance(picture, str) and not picture:
+                raise ValueError("the name of a picture is empty: name a file, or a folder (the current one is .)")
             is_folder = isinstance(picture, str | Path) and expanded(picture).is_dir()
             unfolded += images_in(picture) if is_folder and isinstance(picture, str | Path) else [picture]
         except (ValueError, OSError) as error:

@@ -120,15 +120,14 @@ class ComplexBatchNorm2d(nn.Module):
         super().__init__()
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.eps, self.momentum = eps, momentum
-        half = torch.full((channels,), math.sqrt(0.5), **options)
-        self.gain = nn.Parameter(torch.stack([half, torch.zeros_like(half), half]))  # (3, C): rr, ri, ii
+        self.gain = nn.Parameter(torch.zeros(3, channels, **options))  # rr, ri, ii
+        self.gain.data[::2].fill_(math.sqrt(0.5))
         self.shift = nn.Parameter(torch.zeros(2, channels, **options))
         self.mean: Tensor
         self.covariance: Tensor
         self.register_buffer("mean", torch.zeros(2, channels, **options))
-        self.register_buffer(
-            "covariance", torch.stack([0.5 * torch.ones_like(half), 0 * half, 0.5 * torch.ones_like(half)])
-        )
+        self.register_buffer("covariance", torch.zeros(3, channels, **options))
+        self.covariance[::2].fill_(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         pair = torch.stack(split(full_precision(x)))  # (2, B, C, H, W)

@@ -1,6 +1,7 @@
 """Whole networks, and the registry of their names."""
 
 from capsnet.models._binding import Binding, BindingModel
+from capsnet.models._outline import outline
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
 from capsnet.models.akorn import AKOrN
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
@@ -124,6 +125,7 @@ __all__ = [
     "describe",
     "list_models",
     "model_options",
+    "outline",
     "rebuild",
     "register",
     "replacements",

@@ -3,7 +3,9 @@
 import inspect
 from typing import Any, NamedTuple
 
+from capsnet._limits import LONGEST, MOST_PIXELS
 from capsnet._names import check_name, check_value
+from capsnet.models._outline import check_memory, is_outlining
 from capsnet.models.base import Model
 
 
@@ -57,7 +59,14 @@ def create_model(name: str, **options: Any) -> Model:
     config = {}
     for key, value in (known | options).items():
         value = tuple(value) if isinstance(value, list) else value  # as they come from JSON
+        if isinstance(value, tuple) and len(value) > LONGEST:
+            raise ValueError(f"option {key!r} of {name} has {len(value):,} values, at most {LONGEST} are taken")
         config[key] = check_value(f"option {key!r} of {name}", value, kinds[key].annotation, known[key])
+    height, width = config.get("image_size", (1, 1))
+    if height * width > MOST_PIXELS:
+        raise ValueError(f"{name} takes at most {MOST_PIXELS:,} pixels, got {height} x {width}")
+    if not is_outlining():
+        check_memory(name, lambda: build(**config))
     model = build(**config)
     model.config = {"name": name, **config}
     return model

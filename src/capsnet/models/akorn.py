@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from capsnet import functional as F
 from capsnet.layers.oscillating import KuramotoLayer, Oscillation, Readout
 from capsnet.models._binding import Binding, BindingModel
-from capsnet.models.base import Count, NonNegative, Positive, Share
+from capsnet.models.base import Count, Few, NonNegative, Positive, Share, Side
 
 
 class AKOrN(BindingModel):
@@ -35,13 +35,13 @@ class AKOrN(BindingModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         channels: Count = 16,
         n: Count = 4,
-        depth: Count = 2,
-        steps: Count = 4,
+        depth: Few = 2,
+        steps: Few = 4,
         gamma: Positive = 1.0,
         coupling: Literal["conv", "attention"] = "conv",
         kernel_size: Count = 5,

@@ -6,9 +6,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from capsnet._limits import MOST, MOST_REPEATS, MOST_SIDE
 from capsnet.routing import Routing, Trace, get, option_names
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]  # create_model checks these ranges
+# create_model checks these ranges; their upper ends keep a small file from asking for a huge network
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+Few: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPEATS)]  # of what is repeated: layers, blocks, steps
+Side: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIDE)]  # pixels
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]

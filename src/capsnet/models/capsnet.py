@@ -9,7 +9,7 @@ from capsnet import kernels
 from capsnet.layers import Capsules, DenseCaps, DenseDecoder, PrimaryCaps
 from capsnet.layers.primary import has_hooks, only_convolves
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, NonNegative, Positive, ReceptiveField, build_routing
+from capsnet.models.base import Count, NonNegative, Positive, ReceptiveField, Side, build_routing
 
 
 class CapsNet(DecodingModel):
@@ -33,7 +33,7 @@ class CapsNet(DecodingModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         routing: str = "dynamic",

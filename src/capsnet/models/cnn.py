@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from capsnet.layers.decoupled import Angle, DecoupledConv2d, Length
 from capsnet.models._scoring import ScoringModel
-from capsnet.models.base import Count
+from capsnet.models.base import Count, Side
 
 
 class CNN(ScoringModel):
@@ -26,7 +26,7 @@ class CNN(ScoringModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         channels: tuple[Count, ...] = (256, 256, 128),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from capsnet.layers.complex import ComplexBatchNorm2d, ComplexConv2d, CReLU, ModReLU, ZReLU, magnitude
 from capsnet.models._scoring import ScoringModel
-from capsnet.models.base import Count
+from capsnet.models.base import Count, Side
 
 Activation = Literal["modrelu", "zrelu", "crelu"]
 
@@ -31,7 +31,7 @@ class ComplexCNN(ScoringModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         channels: tuple[Count, ...] = (24, 48, 96),

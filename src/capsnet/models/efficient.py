@@ -11,7 +11,7 @@ from capsnet.layers import Capsules, DenseCaps, DenseDecoder
 from capsnet.layers.capsules import squash_capsules
 from capsnet.layers.whole_map import whole_map_features
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, NonNegative, ReceptiveField, build_routing
+from capsnet.models.base import Count, NonNegative, ReceptiveField, Side, build_routing
 
 KERNELS, STRIDES = (5, 3, 3, 3), (1, 1, 1, 2)
 MAP = 2  # least side of the final map: BatchNorm cannot train on the single number of a 1 x 1 map
@@ -41,7 +41,7 @@ class EfficientCapsNet(DecodingModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         routing: str = "self-attention",

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from capsnet._limits import MOST_REPEATS
 from capsnet.models._registry import ENSEMBLE, create_model
 from capsnet.models.base import Loss, Model, Output
 
@@ -89,6 +90,8 @@ def rebuild(config: Mapping[str, Any]) -> Model:
     members = config.get("members")
     if not isinstance(members, list | tuple) or not all(isinstance(member, dict) for member in members):
         raise ValueError("an ensemble lists the configs of its members")
+    if len(members) > MOST_REPEATS:
+        raise ValueError(f"an ensemble has at most {MOST_REPEATS} members, got {len(members):,}")
     return Ensemble([create_model(**member) for member in members])
 
 

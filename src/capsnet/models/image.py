@@ -6,7 +6,7 @@ from torch import Tensor
 
 from capsnet.layers import Capsules, ConvDecoder, DenseCaps, PrimaryCaps, ResidualStem
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, NonNegative, build_routing
+from capsnet.models.base import Count, NonNegative, Side, build_routing
 
 PIXELS = 784  # of the images that the paper's reconstruction weight was chosen for
 
@@ -36,7 +36,7 @@ class ImageCapsNet(DecodingModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (64, 64),
+        image_size: tuple[Side, Side] = (64, 64),
         in_channels: Count = 3,
         num_classes: Count = 2,
         routing: str = "dynamic",

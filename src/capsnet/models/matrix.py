@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from capsnet.functional import spread_loss, spread_margin
 from capsnet.layers import Capsules, ClassCaps, ConvCaps
-from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, build_routing
+from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, Side, build_routing
 
 LEAST = 17  # pixels: 17 -> 7 -> 7 -> 3 -> 1 positions
 
@@ -35,7 +35,7 @@ class MatrixCapsNet(Model):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         widths: tuple[Count, Count, Count, Count] = (32, 32, 32, 32),

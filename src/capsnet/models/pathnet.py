@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from capsnet.layers.pathways import PathwayLayer
 from capsnet.models._scoring import ScoringModel
-from capsnet.models.base import Count
+from capsnet.models.base import Count, Few, Side
 
 
 class PathNet(ScoringModel):
@@ -27,12 +27,12 @@ class PathNet(ScoringModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
-        layers: Count = 3,
-        modules: Count = 10,
-        active: Count = 3,
+        layers: Few = 3,
+        modules: Few = 10,
+        active: Few = 3,
         units: Count = 20,
         multi_label: bool = False,
     ) -> None:

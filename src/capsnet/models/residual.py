@@ -11,15 +11,17 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from capsnet._limits import MOST_REPEATS
 from capsnet.functional import get_squash
 from capsnet.layers import Capsules, DenseCaps, DenseDecoder
 from capsnet.layers.capsules import squash_capsules
 from capsnet.models._decoding import DecodingModel
 from capsnet.models._scoring import ScoringModel
-from capsnet.models.base import Count, NonNegative, ReceptiveField, build_routing
+from capsnet.models.base import Count, NonNegative, ReceptiveField, Side, build_routing
 
 Channels = tuple[Count, Count, Count]
-Blocks = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+Repeats = Annotated[int, Field(ge=0, le=MOST_REPEATS)]
+Blocks = tuple[Repeats, Repeats]
 
 
 class ResidualCapsNet(DecodingModel):
@@ -46,7 +48,7 @@ class ResidualCapsNet(DecodingModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         routing: str = "self-attention",
@@ -107,7 +109,7 @@ class ResidualCNN(ScoringModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         channels: Channels = (32, 64, 256),

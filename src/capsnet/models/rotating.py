@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear, add_rotation
 from capsnet.models._binding import Binding, BindingModel
-from capsnet.models.base import Count, NonNegative, Share
+from capsnet.models.base import Count, Few, NonNegative, Share, Side
 from capsnet.oscillators import magnitude, unit
 
 
@@ -32,12 +32,12 @@ class RotatingAutoencoder(BindingModel):
 
     def __init__(
         self,
-        image_size: tuple[Count, Count] = (28, 28),
+        image_size: tuple[Side, Side] = (28, 28),
         in_channels: Count = 1,
         num_classes: Count = 10,
         channels: tuple[Count, ...] = (32, 64),
         kernel_size: Count = 5,
-        per_level: Count = 1,
+        per_level: Few = 1,
         latent: Count = 128,
         n: Count = 4,
         hidden: Share = 0.0,

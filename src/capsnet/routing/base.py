@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from capsnet import kernels
+from capsnet._limits import MOST_ITERATIONS
 from capsnet._names import check_name
 from capsnet.functional import full_precision, get_squash, without_autocast
 
@@ -294,9 +295,9 @@ def child_weights(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> Ten
 
 
 def check_count(what: str, value: object) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{what} must be a whole number of at least 1, got {value!r}")
+    """Refuse what is not a whole number of at least 1. Beyond ``MOST_ITERATIONS`` a forward pass would not end."""
+    if type(value) is not int or not 1 <= value <= MOST_ITERATIONS:
+        raise ValueError(f"{what} must be a whole number from 1 to {MOST_ITERATIONS}, got {value!r}")
 
 
 def level(votes: Tensor, value: float = 0.0) -> Tensor:

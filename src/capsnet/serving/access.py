@@ -8,7 +8,7 @@ A server on 127.0.0.1 can be reached by every web page that its owner's browser 
 - with a token, every request needs it. It is sent once in the address and then kept in a cookie that scripts cannot
   read and other sites cannot send.
 
-Bodies are counted while they arrive, whatever their header says.
+Bodies are counted while they arrive, whatever their header says, each of them and all that are held together.
 """
 
 import hashlib
@@ -24,9 +24,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capsnet.serving.problems import problem
+from capsnet.serving.problems import Busy, problem
 
 LARGEST = 10 * 2**20  # bytes of a body
+HELD = 128 * 2**20  # bytes of all bodies that are held at a time; beyond, 503
 DRAINED = 8 * LARGEST  # bytes that are read and dropped, so that a client that sends before it reads gets the answer
 COOKIE = "capsnet-explorer"
 POLICY = (
@@ -63,6 +64,7 @@ class AccessControl:
         listed = [*ALWAYS, *(["its addresses"] if self.anywhere else own), *configured]
         self.listed = ", ".join(dict.fromkeys(listed))
         self.cookie = hashlib.sha256(token.encode()).hexdigest() if token else ""
+        self.held = 0  # bytes of the bodies of requests that are not answered yet
         self.cookie_name = f"{COOKIE}-{self.cookie[:8]}"  # cookies know no ports: two servers must not share one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +89,11 @@ class AccessControl:
         if refusal is not None:
             await refusal(scope, receive, guarded)
         else:
-            await self.app(scope, counted(receive), guarded)
+            body = Counted(self, receive)
+            try:
+                await self.app(scope, body, guarded)
+            finally:
+                self.held -= body.total
 
     def refuse_foreign(self, headers: Headers, scope: Scope) -> Response | None:
         """Refuse another name in the Host header, and requests from other origins."""
@@ -137,7 +143,7 @@ def check_names(names: Iterable[str]) -> list[str]:
     """The names in lower case, without the ports that browsers leave out; a ValueError for an invalid one."""
     checked = []
     for name in names:
-        host = host_name(name)
+        host = host_name(name.strip())
         if not host or not (re.fullmatch(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", host) or is_address(host)):
             raise ValueError(
                 f"a name is like caps.example.org or caps.example.org:8443, without https://, got {name!r}"
@@ -147,15 +153,15 @@ def check_names(names: Iterable[str]) -> list[str]:
 
 
 def host_name(host: str) -> str | None:
-    """The name in a Host header without its port, lower case; None if it is not well-formed."""
-    try:
-        parts = urlsplit(f"//{host.strip()}")
-        _ = parts.port  # raises if it is not a number
-    except ValueError:
+    """The name in a Host header without its port, lower case; None if it is not well-formed.
+
+    Strict: a name, an IPv4 address or an IPv6 address in brackets, and a port. What parsers of URLs make of anything
+    else differs between them.
+    """
+    match = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::(\d{0,5}))?", host.lower(), re.ASCII)
+    if match is None or int(match[3] or 0) > 65535 or (match[1] and not is_address(match[1])):
         return None
-    if parts.username is not None or parts.path or parts.query or parts.fragment:
-        return None
-    return parts.hostname
+    return match[1] or match[2]
 
 
 def origin_host(origin: str) -> str | None:
@@ -201,18 +207,28 @@ async def drain(receive: Receive) -> None:
         more = message["type"] == "http.request" and message.get("more_body", False)
 
 
-def counted(receive: Receive) -> Receive:
-    """``receive`` that stops a body beyond the limit, also one without a Content-Length."""
-    total = 0
+class Counted:
+    """``receive`` that stops a body beyond the limit, also without a Content-Length, and any if too much is held."""
 
-    async def limited() -> Message:
-        nonlocal total
-        message = await receive()
-        total += len(message.get("body", b""))
-        if total > LARGEST:
-            if message.get("more_body", False):
-                await drain(receive)
+    def __init__(self, access: AccessControl, receive: Receive) -> None:
+        self.access, self.receive, self.total = access, receive, 0
+
+    async def __call__(self) -> Message:
+        message = await self.receive()
+        size = len(message.get("body", b""))
+        self.total += size
+        self.access.held += size
+        if self.total > LARGEST:
+            await self.drop(message)
             raise HTTPException(413, f"the body is too large: at most {LARGEST:,} bytes are taken")
+        if self.access.held > HELD and size:
+            await self.drop(message)
+            raise Busy("requests")
         return message
 
-    return limited
+    async def drop(self, message: Message) -> None:
+        """Let go of what was counted, and read the rest without keeping it."""
+        self.access.held -= self.total
+        self.total = 0
+        if message.get("more_body", False):
+            await drain(self.receive)

@@ -7,15 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from capsnet import data
 from capsnet.serving.wire import Pixels
 
 Bytes = NDArray[np.uint8]  # (H, W, C)
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow reads more, some of which start other programs
-MOST_PIXELS = 40_000_000
 
 
 def to_array(pixels: Pixels, field: str) -> Bytes:
@@ -43,8 +39,3 @@ def to_wire(image: Bytes) -> dict[str, Any]:
 def quantise(images: Tensor) -> Bytes:
     """Images (..., C, H, W) in [0, 1] as bytes (..., H, W, C)."""
     return images.mul(255).round_().clamp_(0, 255).to(torch.uint8).movedim(-3, -1).numpy()
-
-
-def open_image(content: bytes) -> Image.Image:
-    """An uploaded file."""
-    return data.open_image(content, formats=FORMATS, max_pixels=MOST_PIXELS)

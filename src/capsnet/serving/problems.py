@@ -1,13 +1,17 @@
 """Errors become one readable sentence: ``{"error": ...}`` with a 4xx status."""
 
+import logging
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from capsnet.data import NotAnImage
+
+log = logging.getLogger("capsnet")
 
 
 class Missing(LookupError):
@@ -43,6 +47,11 @@ def add_handlers(app: FastAPI) -> None:
 
     for kind, status in ((Missing, 404), (NotAnImage, 415), (ValueError, 422)):
         handle(kind, status)
+
+    @app.exception_handler(ClientDisconnect)
+    async def left(request: Request, error: ClientDisconnect) -> JSONResponse:
+        log.info("a client left before its request was complete: %s %s", request.method, request.url.path[:100])
+        return problem(400, "the request is not complete")  # which nobody reads
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> JSONResponse:

@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from capsnet.serving.access import ANYWHERE, check_names, is_address
+from capsnet.serving.protocol import PatientProtocol
 
 PORT = 8028  # the first to be tried
 TRIES = 20
@@ -60,8 +61,8 @@ def serve(
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, ws="none", proxy_headers=False, server_header=False,
-            timeout_graceful_shutdown=2,
+            app, http=PatientProtocol, ws="none", log_level="warning", access_log=False, proxy_headers=False,
+            server_header=False, timeout_graceful_shutdown=2,
         )  # fmt: skip
         threads = torch.get_num_threads()
         try:

@@ -14,10 +14,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 from torch import Tensor
 
+from capsnet.data import open_image
 from capsnet.inference import PRESENT, preprocessing_of
 from capsnet.models import Model
 from capsnet.serving.batching import Batcher, Limits
-from capsnet.serving.images import open_image, to_array
+from capsnet.serving.images import to_array
 from capsnet.serving.service import Service
 from capsnet.serving.wire import Answer, Pixels, Problem, Wire, write
 

@@ -1,8 +1,8 @@
 """The state of a run between two steps: everything that an exact resume needs."""
 
 import io
+import logging
 import math
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from capsnet._digest import digest
 from capsnet._files import write_atomically
+from capsnet.data.fingerprint import find_difference
 from capsnet.layers import PrimaryCaps
 from capsnet.models import Model
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig
 from capsnet.training.objective import Objective
 from capsnet.training.optim import make_optimizer
+
+log = logging.getLogger("capsnet")
 
 
 class Diverged(ValueError):
@@ -56,6 +60,7 @@ class State:
     seen: int = 0  # examples of the current epoch so far
     spent: float = 0.0  # seconds of training on them, over all resumes
     examples: int = 0  # of an epoch: another number would change the order
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)  # the fingerprint of each split
     best_score: float = -1.0
     best_epoch: int = 0
     best_weights: dict[str, torch.Tensor] | None = None
@@ -143,12 +148,13 @@ def save_checkpoint(state: State, path: str | Path) -> None:
     check_finite(state, path)
     if not distributed.is_main():
         return
-    content: dict[str, Any] = {key: getattr(state, key) for key in (*_PLAIN, "examples")}
+    content: dict[str, Any] = {key: getattr(state, key) for key in (*_PLAIN, "examples", "data")}
     content["model"] = state.model.state_dict()
     content["optimizer"] = state.optimizer.state_dict()
     content["scaler"] = state.scaler.state_dict()
     content["average"] = None if state.average is None else state.average.state_dict()
     content["format"] = 2
+    content["digest"] = digest(content)
     buffer = io.BytesIO()
     torch.save(content, buffer)
     write_atomically(path, buffer.getvalue())
@@ -173,9 +179,8 @@ def load_checkpoint(state: State, path: str | Path) -> None:
 
     The main process reads the file and sends it to the others, which may be on other machines.
     """
-    saved, content = distributed.broadcast_from_main(Path(path).read_bytes), {}
+    content = read_checkpoint(distributed.broadcast_from_main(Path(path).read_bytes), path)
     try:
-        content = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
         scaled = any(layer.scale != 1 for layer in state.model.modules() if isinstance(layer, PrimaryCaps))
         if scaled and content.get("format", 1) < 2:
             raise ValueError("the scale of primary capsules multiplied their bias too")
@@ -186,15 +191,43 @@ def load_checkpoint(state: State, path: str | Path) -> None:
             state.average.load_state_dict(content["average"])
         for key in _PLAIN:
             setattr(state, key, content.get(key, 0.0) if key == "spent" else content[key])  # older ones have no time
-    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, EOFError, pickle.UnpicklingError):
-        why = "it was written for another model or by another version" if content else "it is damaged"
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(
-            f"{path} is not a usable checkpoint: {why}; finish the run with the version that began it, or start a new "
-            "one"
+            f"{path} is not a usable checkpoint: it was written for another model or by another version; finish the "
+            "run with the version that began it, or start a new one"
         ) from None
+    check_data(state, content, path)
+
+
+def read_checkpoint(saved: bytes, path: str | Path) -> dict[str, Any]:
+    """The content of a checkpoint, if it is what was written."""
+    try:
+        content = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
+        expected = content.pop("digest", None)
+        intact = expected is None or digest(content) == expected
+    except Exception:  # a damaged pickle can fail in any way
+        intact, expected, content = False, None, {}
+    if not intact:
+        raise ValueError(f"{path} is not a usable checkpoint: it is damaged; restore it, or start a new run")
+    if expected is None:
+        log.warning("%s is of an older version and has no digest: damage to it would not be noticed", path)
+    return content
+
+
+def check_data(state: State, content: dict[str, Any], path: str | Path) -> None:
+    """Refuse to go on with other data than the run was begun with: half of each would be in its weights."""
     before = content.get("examples") or 0  # older checkpoints do not say
     if before and state.examples and before != state.examples:
         raise ValueError(
             f"the run of {path} was begun with {before:,} training examples, now there are {state.examples:,}: "
             "restore the data, or start a new run"
         )
+    if state.data and not content.get("data"):
+        log.warning("%s is of an older version: whether the data is still the same is not checked", path)
+    for split, prints in (content.get("data") or {}).items():
+        difference = find_difference(prints, state.data[split]) if split in state.data else None
+        if difference:
+            raise ValueError(
+                f"the run of {path} was begun with another {split} split: {difference}; restore the data, or start a "
+                "new run"
+            )

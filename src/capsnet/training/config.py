@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 import pydantic
 from pydantic import Field
 
-from capsnet._names import check_name, describe_error
+from capsnet._limits import MOST, MOST_ITERATIONS
+from capsnet._names import check_depth, check_name, describe_error
 from capsnet.data.augment import Augment
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+Many: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
 
 
@@ -30,7 +32,7 @@ class TrainConfig:
     """Which network: see `capsnet list models`."""
     routing: str | None = None
     """Routing algorithm (see `capsnet list routings`); None leaves the network's own."""
-    iterations: int | None = None
+    iterations: Annotated[int, Field(ge=1, le=MOST_ITERATIONS)] | None = None
     """Routing iterations; None leaves the routing's own default."""
     decoder: bool | None = None
     """Whether to reconstruct the input from the capsules; None leaves the network's own default."""
@@ -42,9 +44,9 @@ class TrainConfig:
     """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
     train_on: Literal["train", "train+validation"] = "train"
     """Which split to train on; train+validation is for final runs, without a validation split to choose an epoch by."""
-    limit: Count | None = None
+    limit: Many | None = None
     """Train on the first so many examples only (per epoch, if each epoch has new ones); None: all."""
-    eval_limit: Count | None = None
+    eval_limit: Many | None = None
     """Validate and test on the first so many examples only; None: all."""
     augment: Augment = field(default_factory=Augment)
     """How training images are augmented."""
@@ -79,7 +81,7 @@ class TrainConfig:
     """Which epoch's weights to keep: the best on the validation split, or the last."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Of initial weights, order and augmentation."""
-    checkpoint_every: Count = 200
+    checkpoint_every: Many = 200
     """Steps between checkpoints; one is also written after each epoch, unless epochs are shorter."""
     tensorboard: bool = True
     """Write curves, reconstructions and the computation graph for TensorBoard."""
@@ -93,8 +95,9 @@ class TrainConfig:
             object.__setattr__(self, name, value)
         try:  # as read from config.json, so that a configuration equals its file
             object.__setattr__(self, "model_options", json.loads(json.dumps(self.model_options)))
-        except TypeError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"model_options must be what JSON can hold: {error}") from None
+        check_depth("model_options", self.model_options)
         if self.accumulate > self.batch_size:
             raise ValueError(f"a batch of {self.batch_size} cannot be computed in {self.accumulate} parts")
         if self.stop_at is not None and (self.train_on != "train" or self.keep != "best"):
@@ -102,6 +105,8 @@ class TrainConfig:
 
     def create_options(self) -> dict[str, Any]:
         """The options for ``create_model`` that this configuration states."""
+        if "name" in self.model_options:
+            raise ValueError(f"model_options must not set name: the network is model={self.model}")
         for key in ("image_size", "in_channels", "num_classes"):
             if key in self.model_options:
                 raise ValueError(f"model_options must not set {key}: it comes from the data")
@@ -119,7 +124,9 @@ def read_config(path: str | Path) -> TrainConfig:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no configuration {path}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
+    except ValueError as error:  # also bytes that are not UTF-8, and numbers of thousands of digits
         raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")

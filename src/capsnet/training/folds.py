@@ -148,7 +148,7 @@ def _check_start(config: TrainConfig) -> None:
                 raise
             break  # the earlier weights are gone
         start = cards[-1].get("init")
-    for spec in (s for card in cards for s in (card.get("data"), (card.get("trained_on") or {}).get("data")) if s):
+    for spec in (s for card in cards for s in (card.get("data"), _trained_on(card)) if s):
         if _overlap(spec, config.data):
             raise ValueError(
                 f"{config.init} was trained on {spec}, and so on images that the folds test: start without init, or "
@@ -188,3 +188,9 @@ def _summarise(folder: Path, config: TrainConfig, files: str, finished: list[dic
     write_atomically(folder / README, folds_page(config, folder, str(result), accuracies).to_markdown())
     (folder / JOB).unlink(missing_ok=True)
     return result
+
+
+def _trained_on(card: dict[str, Any]) -> str | None:
+    """The data of a card's training; older cards have a sentence there."""
+    trained = card.get("trained_on")
+    return trained.get("data") if isinstance(trained, dict) else None

@@ -21,6 +21,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from capsnet import data
 from capsnet.data import Dataset, given
 from capsnet.data.ahead import made_ahead
+from capsnet.data.fingerprint import fingerprint
 from capsnet.inference import Evaluation
 from capsnet.models import Model
 from capsnet.training import distributed
@@ -135,6 +136,10 @@ def train_in(
 ) -> Result:
     """Start or resume the run of a folder, and finish it."""
     state.examples = len(training)
+    splits = {"training": training, "validation": validation, "test": test}
+    state.data = {
+        name: fingerprint(split, seed=state.config.seed) for name, split in splits.items() if split is not None
+    }
     if distributed.broadcast_from_main(run.checkpoint.is_file):
         load_checkpoint(state, run.checkpoint)
         log.info("resuming %s at step %d", run.folder, state.step)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
+from capsnet.data import Preprocess
 from capsnet.models import Ensemble, Model
 from capsnet.weights._format import load_file, read_metadata, read_tensors
 from capsnet.weights.onnx_file import load_onnx
@@ -48,7 +49,11 @@ def load(name_or_path: str | Path) -> Model:
 
 def ensemble(models: Sequence[Model | str | Path]) -> Model:
     """Several trained models as one, whose lengths are the mean of theirs: see ``models.Ensemble``."""
-    return Ensemble([model if isinstance(model, Model) else load(model) for model in models]).eval()
+    members = [model if isinstance(model, Model) else load(model) for model in models]
+    for member in members:  # an older file does not state what later became an option: complete it, so they compare
+        if member.preprocessing and not member.takes_texts:
+            member.preprocessing = Preprocess(**member.preprocessing).model_dump()
+    return Ensemble(members).eval()
 
 
 def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
@@ -59,8 +64,10 @@ def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
     they are not copied, and not among the names.
     """
     path = resolve(name_or_path)
-    read_metadata(path)
-    tensors, targets = read_tensors(path), {n: t for n, t in model.state_dict().items() if t.is_floating_point()}
+    tensors, targets = (
+        read_tensors(path, read_metadata(path)),
+        {n: t for n, t in model.state_dict().items() if t.is_floating_point()},
+    )
     fitting = {name: t for name, t in tensors.items() if name in targets and targets[name].shape == t.shape}
     first = next(name for name, _ in model.named_parameters())
     if first not in fitting:

@@ -1,10 +1,13 @@
 """Exported models: an ONNX file, computed by onnxruntime, as a model.
 
 A file describes itself in one entry of its metadata; if another tool has removed that, the card beside the file is
-read. onnxruntime is an optional dependency, imported when such a file is loaded.
+read. The last entry, the seal, is the length and the hash of all bytes before it. onnxruntime is an optional
+dependency, imported when such a file is loaded.
 """
 
 import hashlib
+import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +18,15 @@ from typing_extensions import TypedDict
 
 from capsnet._names import describe_error
 from capsnet.models import Model, Output
+from capsnet.weights._card import check_card, check_preprocessing
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+log = logging.getLogger("capsnet")
+
 FORMAT = "capsnet-onnx-1"
+SEAL = "capsnet-sha256"
 
 
 class Port(TypedDict):
@@ -99,17 +106,45 @@ def load_onnx(path: str | Path) -> OnnxModel:
         metadata = session.get_modelmeta().custom_metadata_map
     except Exception as error:  # onnxruntime's own have no common ancestor
         raise ValueError(f"{path} is not a complete ONNX file: {_first_line(error)}") from None
+    _check_seal(path, metadata, beside is not None)
     text = metadata.get(FORMAT) or beside
     if text is None:
         raise ValueError(f"{path} was not written by capsnet export: its metadata has no {FORMAT}")
     try:
         about = pydantic.TypeAdapter(Exported).validate_json(text)
+        check_card(about["card"])
+        check_preprocessing(about["preprocessing"], about["takes"] == "texts")
         _check_ports(session, about)
         return OnnxModel(session, about).eval()
     except pydantic.ValidationError as error:
         raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
     except ValueError as error:
         raise ValueError(f"{path} has damaged metadata: {error}") from None
+
+
+def seal(content: bytes) -> bytes:
+    """An ONNX file with its seal. Fields of a protobuf may be appended: this is field 14, an entry of the metadata."""
+    value = f"{len(content):012d} {hashlib.sha256(content).hexdigest()}"
+    entry = _field(1, SEAL.encode()) + _field(2, value.encode())
+    return content + _field(14, entry)
+
+
+def _field(number: int, value: bytes) -> bytes:
+    assert len(value) < 128  # so that its length is one byte
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def _check_seal(path: Path, metadata: dict[str, str], card: bool) -> None:
+    """Refuse a damaged file. Another tool that has changed the file has changed its length, too."""
+    content = path.read_bytes()
+    length = len(seal(b""))
+    if not re.fullmatch(r"\d{12} [0-9a-f]{64}", metadata.get(SEAL, "")):
+        if not card:
+            log.warning("%s has no checksum, as files of older versions: damage to it would not be noticed", path)
+    elif seal(content[:-length])[-length:] != content[-length:]:
+        if int(metadata[SEAL].partition(" ")[0]) == len(content) - length:
+            raise ValueError(f"{path} is damaged: its content does not have the checksum that was written with it")
+        log.warning("%s was changed by another program after its export: its checksum says nothing", path)
 
 
 def card_path(path: Path) -> Path:
@@ -139,6 +174,10 @@ def _check_ports(session: "InferenceSession", about: Exported) -> None:
     described = [port["name"] for port in about["outputs"]]
     if inputs != [about["input"]["name"]] or outputs != described or "lengths" not in described:
         raise ValueError(f"it describes {about['input']['name']} -> {described}, the graph has {inputs} -> {outputs}")
+    sizes = {port.name: port.shape for port in session.get_outputs()}
+    names = len(about["class_names"])
+    if isinstance(last := sizes["lengths"][-1], int) and last != names:
+        raise ValueError(f"it has {names} class names, the graph {last} classes")
     if not set(described) <= set(Output._fields):
         raise ValueError(f"unknown outputs {described}")
 

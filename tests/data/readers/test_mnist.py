@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capsnet import _files
 from capsnet.data import ArrayDataset, mnist
-from capsnet.data.readers import _cache
 from capsnet.data.readers.mnist import SHA256
 from tests.data.idx_files import write_idx
 
@@ -68,21 +68,21 @@ def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_cache.os, "replace", full)
-    assert not _cache.store(tmp_path / "x", b"data")
+    monkeypatch.setattr(_files.os, "replace", full)
+    assert not _files.store(tmp_path / "x", b"data")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     monkeypatch.setenv("CAPSNET_CACHE", "/c")
-    assert _cache.cache_dir() == Path("/c")
+    assert _files.cache_dir() == Path("/c")
     monkeypatch.delenv("CAPSNET_CACHE")
-    assert _cache.cache_dir() == Path("/x/capsnet")
+    assert _files.cache_dir() == Path("/x/capsnet")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setattr(sys, "platform", "linux")
-    assert _cache.cache_dir() == Path("/home/somebody/.cache/capsnet")
+    assert _files.cache_dir() == Path("/home/somebody/.cache/capsnet")
 
 
 def test_damaged_package_is_refused(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +153,10 @@ def test_unknown_split_is_refused() -> None:
         ValueError, match=r"unknown split 'valid'. Did you mean 'validation'.* Known: train, validation,"
     ):
         mnist("valid")
+
+
+def test_deleted_files_are_named(fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removed them because of their licence: docs/licensing.md says how."""
+    monkeypatch.setattr(module, "files", lambda _: tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"this installation has no MNIST files .* CAPSNET_DATA=FOLDER"):
+        mnist("test")

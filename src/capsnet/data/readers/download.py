@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from capsnet._files import expanded
-from capsnet.data.readers._cache import cache_dir
+from capsnet._files import cache_dir, expanded
 
 TIMEOUT = 20  # seconds without an answer
 CHUNK = 1 << 16

@@ -30,15 +30,17 @@ export function moved(picture, move) {
   const determinant = a * d - b * c;
   const result = blank(width, height, channels);
   const [midX, midY] = [(width - 1) / 2, (height - 1) / 2];
-  const read = (x, y, channel) =>
-    x < 0 || y < 0 || x >= width || y >= height ? 0 : bytes[(y * width + x) * channels + channel];
+  const read = (x, y, k) => (x < 0 || y < 0 || x >= width || y >= height ? 0 : bytes[(y * width + x) * channels + k]);
   for (let y = 0; y < height; y += 1) {
     for (let x = 0; x < width; x += 1) {
-      const [right, down] = [x - midX - move.shift, y - midY];
+      const right = x - midX - move.shift;
+      const down = y - midY;
       const fromX = midX + (d * right - b * down) / determinant;
       const fromY = midY + (a * down - c * right) / determinant;
-      const [left, top] = [Math.floor(fromX), Math.floor(fromY)];
-      const [u, v] = [fromX - left, fromY - top];
+      const left = Math.floor(fromX);
+      const top = Math.floor(fromY);
+      const u = fromX - left;
+      const v = fromY - top;
       for (let k = 0; k < channels; k += 1) {
         const above = (1 - u) * read(left, top, k) + u * read(left + 1, top, k);
         const below = (1 - u) * read(left, top + 1, k) + u * read(left + 1, top + 1, k);

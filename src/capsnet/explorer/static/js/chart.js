@@ -7,8 +7,8 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [34, 10, 8, 22];
 
 export class Chart {
   /** `height` in CSS pixels; `onPoint(x)` gets the place on the axis that a pointer presses or drags to. */
-  constructor({ testid, height = 150, onPoint = null }) {
-    this.canvas = h("canvas", { class: "chart", role: "img", "data-testid": testid });
+  constructor({ testid, label, height = 150, onPoint = null }) {
+    this.canvas = h("canvas", { class: "chart", role: "img", "aria-label": label, "data-testid": testid });
     this.canvas.style.height = `${height}px`;
     this.height = height;
     this.plot = null;

@@ -14,7 +14,7 @@ const ITERATIONS = [1, 2, 3, 4, 5, 7, 10];
 
 /** What to compare by default: the network with fewer and more iterations, or with others. */
 function defaults(model, models) {
-  if (model.routing?.iterations) {
+  if (iterates(model)) {
     const counts = [1, model.routing.iterations, 10].filter((count, n, all) => all.indexOf(count) === n);
     return counts.map((iterations) => ({ model: model.name, iterations }));
   }
@@ -24,8 +24,8 @@ function defaults(model, models) {
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
-/** Whether this routing of a network takes a number of iterations. */
-const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations);
+/** Whether this routing of a network takes a number of iterations. Without a server it may be `fixed`. */
+const iterates = (model, routing) => Boolean(routingOf(model, routing)?.iterations) && !(model.fixed && !routing);
 
 class Card {
   constructor(number, { onChange, onRemove }) {

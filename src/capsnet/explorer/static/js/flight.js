@@ -6,6 +6,7 @@
 import { Strokes } from "./contributions.js";
 import { h } from "./elements.js";
 import { bytesOf, hueOf, phaseColour } from "./flight_hues.js";
+import { dye } from "./hues.js";
 import { paint } from "./pixels.js";
 import { fit } from "./ramp.js";
 
@@ -16,7 +17,8 @@ export class Flight {
   /** `onChoose` gets the class whose capsule is chosen. */
   constructor(onChoose) {
     this.onChoose = onChoose;
-    this.picture = h("canvas", { class: "flight-picture", role: "img", "data-testid": "contributions" });
+    const look = { class: "flight-picture", role: "img", "aria-label": "Contributions", "data-testid": "contributions" };
+    this.picture = h("canvas", look);
     this.parents = h("div", { class: "flight-parents", role: "group", "aria-label": "Class capsules" });
     this.lines = h("canvas", { class: "flight-lines", "aria-hidden": "true" });
     this.words = h("p", { class: "note flight-words", "data-testid": "contribution-words" });
@@ -29,8 +31,13 @@ export class Flight {
     new ResizeObserver(() => this.place()).observe(this.stage);
   }
 
-  /** Take the contributions of a new trace. */
+  /** Take the contributions of a new trace; null where nobody computes them. */
   show(contributions, seen, model) {
+    this.stage.hidden = this.words.hidden = !contributions;
+    if (!contributions) {
+      this.curves = null;
+      return;
+    }
     const { trace } = contributions;
     Object.assign(this, { contributions, trace, classes: model.classes, long: model.routing.presence_is_length });
     this.strokes = new Strokes(seen, trace, model.receptive);
@@ -50,8 +57,7 @@ export class Flight {
         type: "button", class: "flight-parent", "data-testid": `parent-${j}`, onclick: () => this.onChoose(j),
         onpointerenter: hover(j), onpointerleave: hover(null), onfocus: hover(j), onblur: hover(null),
       }, h("b", {}, name), h("span", { class: "flight-bar", "aria-hidden": "true" }, bar), number);
-      button.style.setProperty("--hue-dark", hueOf(j, classes.length));
-      button.style.setProperty("--hue-light", hueOf(j, classes.length, "light"));
+      dye(button, j, classes.length);
       return { button, bar, number };
     });
     this.parents.replaceChildren(...this.rows.map(({ button }) => button));

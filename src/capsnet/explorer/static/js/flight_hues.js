@@ -1,15 +1,6 @@
 /** The colours of votes and phases: those of the classes, and what lies between them on the colour circle. */
 
-const FIRST = 25; // degrees of the first class
-
-const gcd = (a, b) => (b === 0 ? a : gcd(b, a % b));
-
-/** How many steps lie between a class and the next: neighbours (3 and 4) are far apart on the circle. */
-function strideOf(count) {
-  let stride = Math.max(1, Math.round(0.3 * count));
-  while (gcd(stride, count) > 1) stride += 1;
-  return stride;
-}
+import { hue } from "./hues.js";
 
 /** The colour of class j of `count`: for the black ground of a picture, or ("light") for a white one. */
 export const hueOf = (j, count, ground = "dark") => phaseColour(j / count, count, 1, ground);
@@ -17,8 +8,7 @@ export const hueOf = (j, count, ground = "dark") => phaseColour(j / count, count
 /** The colour of a phase, paler with less `strength`. Class j of `count` has the phase j / count, in turns. */
 export function phaseColour(turn, count, strength = 1, ground = "dark") {
   const [lightness, chroma] = ground === "dark" ? [0.78, 0.14] : [0.55, 0.14];
-  const degrees = (FIRST + 360 * ((strideOf(count) * turn) % 1)) % 360;
-  return `oklch(${lightness} ${chroma * strength} ${degrees.toFixed(1)})`;
+  return `oklch(${lightness} ${chroma * strength} ${hue(turn * count, count).toFixed(1)})`;
 }
 
 const known = new Map();

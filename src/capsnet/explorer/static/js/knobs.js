@@ -44,7 +44,7 @@ export function turn(dimension, value) {
 }
 
 /** Set the values of all knobs; Ctrl+Z restores those before. A `dimension` that moves on is one change. */
-function change(pose, dimension = null) {
+export function change(pose, dimension = null) {
   const [klass, before] = [state.get("klass"), state.get("pose")];
   const put = (values) => () => {
     select(klass);

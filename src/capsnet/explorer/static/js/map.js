@@ -5,7 +5,7 @@
 
 import { get, latest, report } from "./api.js";
 import { button, choice, figure, h, offer } from "./elements.js";
-import { dimensionName } from "./knobs.js";
+import { change, dimensionName } from "./knobs.js";
 import { frame, fromWire, nativeCanvas, paint, toWire } from "./pixels.js";
 import { principal, project } from "./principal.js";
 import { currentModel, state } from "./state.js";
@@ -13,6 +13,7 @@ import { whenSeen } from "./visible.js";
 
 const SIDE = 9; // pictures on each axis
 const AT_ONCE = 16; // that the server decodes
+const EXAMPLES = 16; // test pictures whose poses are looked at
 const REACH = 2.2; // deviations to either side, of principal directions
 const [LOW, HIGH] = [-0.3, 0.3]; // of a knob whose range is not known
 
@@ -32,7 +33,7 @@ async function gatherExamples(model, klass) {
   const row = fromWire(sprite);
   const ask = latest();
   const found = [];
-  for (let n = 0; n < items.length; n += 1) {
+  for (let n = 0; n < Math.min(EXAMPLES, items.length); n += 1) {
     const picture = frame(row, n, row.width / items.length);
     const answer = await ask("/api/classify", { model: model.name, seen: toWire(picture) });
     if (answer.order[0] === klass) found.push({ picture, pose: answer.poses[klass] });
@@ -53,7 +54,8 @@ class PoseMap {
     const axes = (name) => choice(name, [], { "data-testid": `map-${name.toLowerCase()}`, onchange: rechoose });
     const [across, up] = [axes("Across"), axes("Up")];
     [this.across, this.up] = [across.select, up.select];
-    this.sheet = h("canvas", { class: "pixels map-sheet", role: "img", "data-testid": "map-sheet" });
+    const look = { class: "pixels map-sheet", role: "img", "aria-label": "A map of poses", "data-testid": "map-sheet" };
+    this.sheet = h("canvas", look);
     const pin = (kind) => h("span", { class: `map-pin ${kind}`, "data-testid": `map-pin-${kind}`, hidden: true });
     this.pins = Object.fromEntries(["own", "end", "here"].map((kind) => [kind, pin(kind)]));
     this.field = h("div", { class: "map-field" }, this.sheet, ...Object.values(this.pins));
@@ -63,16 +65,15 @@ class PoseMap {
       oninput: () => this.go(this.at.with(axis, Number(this.ranges[axis].value))),
     });
     this.ranges = [range(0, "Place on the map, across"), range(1, "Place on the map, up")];
-    this.here = figure("map-here", "");
+    this.here = figure("map-here", "What the capsule draws");
     this.words = h("p", { class: "note", "data-testid": "map-words" });
-    this.knobs = button("Set the knobs to this", () => state.set({ pose: Float64Array.from(this.pose()) }),
-      { class: "button small", "data-testid": "map-knobs" });
+    const small = (testid, text, onclick) => button(text, onclick, { class: "button small", "data-testid": testid });
+    this.knobs = small("map-knobs", "Set the knobs to this", () => this.plane && change(Float64Array.from(this.pose())));
     this.slider = h("input", {
       type: "range", min: 0, max: 1, step: 0.01, value: 0, "aria-label": "From your drawing to the other one",
       "data-testid": "map-morph",
       oninput: () => { this.morph = Number(this.slider.value); this.draw(); },
     });
-    const small = (testid, text, onclick) => button(text, onclick, { class: "button small", "data-testid": testid });
     this.other = small("map-another", "", () => this.another().catch(report));
     this.keep = small("map-keep", "Keep this drawing", () => this.keepThis());
     this.ends = [["map-from", "Your drawing"], ["map-to", "The other one"]].map(([id, label]) =>
@@ -120,6 +121,7 @@ class PoseMap {
     this.other.hidden = !model.gallery;
     this.other.textContent = `Another “${model.classes[klass]}”`;
     paint(this.ends[0], state.get("seen"));
+    if (!this.plane) this.decode(this.own).catch(report); // something to look at while the map is made
     await this.rechoose();
   }
 

@@ -28,5 +28,6 @@ function verdict({ lengths, order }) {
   const [first, second] = order;
   const sure = lengths[first] >= PRESENT;
   const rest = second === undefined ? [] : [h("small", {}, `second: ${classes[second]} · ${lengths[second].toFixed(2)}`)];
-  return [h("span", {}, ...(sure ? [] : ["closest: "]), dye(h("b", {}, classes[first]), first, classes.length), ` · ${lengths[first].toFixed(2)}`), ...rest];
+  const name = dye(h("b", {}, classes[first]), first, classes.length);
+  return [h("span", {}, sure ? "" : "closest: ", name, ` · ${lengths[first].toFixed(2)}`), ...rest];
 }

@@ -44,11 +44,9 @@ class Oscillators {
     this.sliders.K.track.append(this.tick);
     this.now = h("output", { class: "oscillators-order", "data-testid": "oscillators-order" });
     this.words = h("p", { class: "note", "data-testid": "oscillators-words" });
-    this.overTime = new Chart({ testid: "oscillators-time", height: 110 });
+    this.overTime = new Chart({ testid: "oscillators-time", label: "Order over time", height: 110 });
     const onPoint = (K) => this.change({ K: Math.round(50 * K) / 50 });
-    this.overK = new Chart({ testid: "oscillators-curve", height: 130, onPoint });
-    this.overTime.canvas.setAttribute("aria-label", "Order over time");
-    this.overK.canvas.setAttribute("aria-label", "Order against coupling");
+    this.overK = new Chart({ testid: "oscillators-curve", label: "Order against coupling", height: 130, onPoint });
     const couplings = Array.from({ length: 113 }, (_, n) => (n < 80 ? 0.1 * n : n - 72)); // in units of the spread
     const sorted = [...couplings, criticalCoupling(1)].sort((a, b) => a - b);
     this.curve = sorted.map((K) => [K, lockedOrder(K, 1)]);

@@ -156,7 +156,7 @@ class RoutingPanel {
     const [model, seen, klass] = [currentModel(), state.get("seen"), state.get("klass")];
     const route = model.routings.includes(state.get("route")) ? state.get("route") : null;
     if (route !== state.get("route")) state.set({ route });
-    const runs = this.routing()?.iterations ? state.get("runs") : null; // null: the routing's own number
+    const runs = this.routing()?.iterations && !model.fixed ? state.get("runs") : null; // null: the routing's own number
     const changes = { ...(runs && { iterations: runs }), ...(route && { routing: route }) };
     const body = { model: model.name, seen: toWire(seen), class: klass, ...changes };
     askTrace("/api/trace", body).then((answer) => answer && this.show(answer, model, seen, klass)).catch(report);
@@ -174,7 +174,7 @@ class RoutingPanel {
     this.overview.rescale(this.trace);
     this.types.rescale(this.trace);
     this.scrub.max = this.trace.R - 1;
-    this.flight.show(new Contributions(answer, this.trace), seen, model);
+    this.flight.show(answer.contributions ? new Contributions(answer, this.trace) : null, seen, model);
     this.offerRoutes(model);
     this.regions.picture(seen);
     this.votes.show(answer.votes, klass, model.classes[klass]);
@@ -203,6 +203,7 @@ class RoutingPanel {
     offer(this.count, own ? [["", `as trained (${own} iterations)`], ...others] : [["", "no iterations"]]);
     this.count.value = (own && runs !== own && runs) || "";
     this.count.disabled = !own;
+    this.count.closest("label").hidden = Boolean(currentModel().fixed); // without a server not all can be changed
   }
 
   build(model) {

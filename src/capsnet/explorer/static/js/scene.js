@@ -5,6 +5,7 @@
 
 import { latest, report } from "./api.js";
 import { button, figure, h } from "./elements.js";
+import { dye } from "./hues.js";
 import { register } from "./link.js";
 import { chooseModel, show, startRequest } from "./network.js";
 import { paint, toWire } from "./pixels.js";
@@ -56,9 +57,10 @@ class Scene {
   }
 
   row(model) {
-    const bars = model.classes.map((name) => {
+    const bars = model.classes.map((name, j) => {
       const [fill, value] = [h("span", { class: "fill" }), h("span", { class: "value" })];
       const row = h("div", { class: "scene-bar" }, h("span", {}, name), h("span", { class: "meter" }, fill), value);
+      dye(row, j, model.classes.length);
       return { fill, value, row };
     });
     const kind = model.dims ? "capsules: length" : "no capsules: probability";

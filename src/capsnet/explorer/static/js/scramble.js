@@ -1,17 +1,20 @@
 /**
- * The story's first picture: test digits with their quarters exchanged, and what the loaded networks say of them. The
- * words follow from the answers, whichever way they fall.
+ * The story's first picture: a whole with its parts in wrong places, and what the loaded networks say of it. Faces, houses
+ * and boats with exchanged parts, where networks with and without capsules know them, else test digits with exchanged
+ * quarters. The words follow from the answers, whichever way they fall.
  */
 
-import { get, latest } from "./api.js";
+import { capitalised, get, latest } from "./api.js";
 import { figure, h } from "./elements.js";
 import { panel } from "./formulas.js";
 import { dye } from "./hues.js";
 import { PRESENT } from "./network.js";
 import { apartness, blank, fits, frame, fromWire, paint, placed, toWire } from "./pixels.js";
+import { ARRANGEMENTS, assemble, drawParts } from "./shapes.js";
 import { currentModel, state } from "./state.js";
 
 const COUNT = 12; // test pictures that are asked about
+const SHIFTS = [1, 2, 3]; // places by which the parts of a face are handed on
 const classify = latest();
 
 /** A picture with its quarters exchanged crosswise: the same ink, nothing in its place. */
@@ -19,13 +22,47 @@ export function exchanged(picture) {
   const { width, height, channels, bytes } = picture;
   const moved = blank(width, height, channels);
   const [right, down] = [width >> 1, height >> 1];
+  const at = (y, x) => (y * width + x) * channels;
   for (let y = 0; y < 2 * down; y += 1) {
     for (let x = 0; x < 2 * right; x += 1) {
-      const [from, to] = [[y, x], [(y + down) % (2 * down), (x + right) % (2 * right)]].map(([j, i]) => (j * width + i) * channels);
+      const from = at(y, x);
+      const to = at((y + down) % (2 * down), (x + right) % (2 * right));
       moved.bytes.set(bytes.subarray(from, from + channels), to);
     }
   }
   return moved;
+}
+
+/** The parts of a whole, each in the place of another one; what surrounds them all, a face's head, stays. */
+function handedOn(parts, by) {
+  const inner = parts.filter(({ kind, filled }) => !(kind === "ellipse" && !filled));
+  return parts.map((part) => {
+    if (!inner.includes(part)) return part;
+    const { x, y } = inner[(inner.indexOf(part) + by) % inner.length];
+    return { ...part, x, y };
+  });
+}
+
+/** Networks with and without capsules that know faces, houses and boats, and pictures of these; null without. */
+function faces() {
+  const [wholes, models] = [Object.keys(ARRANGEMENTS).toReversed(), state.get("models")];
+  const know = models.filter(({ classes, channels }) => channels === 1 && wholes.every((whole) => classes.includes(whole)));
+  const plain = know.find(({ dims, routing }) => !dims && !routing);
+  const capsules = plain && know.find(({ dims, image_size: size }) => dims && size.join() === plain.image_size.join());
+  if (!capsules) return null;
+  const [side] = plain.image_size;
+  const made = wholes.flatMap((whole) => SHIFTS.map((by) => {
+    const parts = assemble(whole, side);
+    return { whole: drawParts(parts, side), moved: drawParts(handedOn(parts, by), side) };
+  }));
+  return { models: [plain, capsules], pictures: made, what: `of ${made.length} such pictures of ${wholes.length} things` };
+}
+
+/** The same of test pictures whose quarters are exchanged. */
+async function digits() {
+  const models = networks();
+  const made = (await pictures(models.at(-1))).map((whole) => ({ whole, moved: exchanged(whole) }));
+  return { models, pictures: made, what: `of the first ${made.length} test pictures, quarters exchanged` };
 }
 
 /**
@@ -59,13 +96,13 @@ async function ask(model, picture) {
 }
 
 /** [{model, whole, moved}, ...]: the answers of each network to pictures and to the same ones taken apart. */
-async function askAll(models, whole) {
+async function askAll({ models, pictures: made }) {
   const answers = [];
   for (const model of models) {
     const row = { model, whole: [], moved: [] };
-    for (const picture of whole) {
-      row.whole.push(await ask(model, picture));
-      row.moved.push(await ask(model, exchanged(picture)));
+    for (const { whole, moved } of made) {
+      row.whole.push(await ask(model, whole));
+      row.moved.push(await ask(model, moved));
     }
     if (row.whole.every(Boolean)) answers.push(row);
   }
@@ -75,21 +112,26 @@ async function askAll(models, whole) {
 const sure = (answer) => answer.length >= PRESENT;
 
 /** How many of the scrambled pictures each network is still sure of, and what that means. */
-function conclude(answers, total) {
+function conclude(answers, what) {
   const own = answers.at(-1);
-  const kept = own.moved.filter(sure).length;
-  const counts = answers.map(({ model, moved }, n) => `${model.title}${n ? "" : " is still sure"} of ${moved.filter(sure).length}`);
-  const first = `Of the first ${total} test pictures, taken apart like this, ${counts.join(", ")}.`;
-  if (!own.model.decoder) return first;
-  const [whole, moved] = ["whole", "moved"].map((kind) => {
-    const parts = own[kind].map(({ drawn, seen }) => apartness(drawn, seen));
+  const kept = own.moved.filter(sure).length > own.moved.length / 2;
+  const counts = answers.map(({ model, moved }, n) =>
+    `${model.title}${n ? "" : " is still sure"} of ${moved.filter(sure).length}`);
+  const meaning = kept
+    ? "Capsules alone do not cure this: none of them was taught to say “none of these”."
+    : "The parts must agree on one whole, and these hardly do.";
+  return [`${capitalised(what)}, ${counts.join(", ")}.`, meaning, caught(own),
+    "(A glance; “capsnet reproduce scramble” measures it.)"].filter(Boolean).join(" ");
+}
+
+/** A capsule also says what it believes: how far its drawing is from the picture. Empty without a decoder. */
+function caught({ model, whole, moved }) {
+  if (!model.decoder) return "";
+  const [near, far] = [whole, moved].map((answers) => {
+    const parts = answers.map(({ drawn, seen }) => apartness(drawn, seen));
     return `${(parts.reduce((sum, part) => sum + part, 0) / parts.length).toFixed(1)} %`;
   });
-  const verdict = kept > total / 2
-    ? "Length alone does not cure this. But a capsule also says what it believes, and can be caught:"
-    : "And a capsule also says what it believes:";
-  const away = `its drawing is ${whole} away from whole pictures, ${moved} from these.`;
-  return `${first} ${verdict} ${away} (A glance; “capsnet reproduce scramble” measures it.)`;
+  return `But a capsule draws what it believes: ${near} away from whole pictures, ${far} from these.`;
 }
 
 export class Scramble {
@@ -97,7 +139,7 @@ export class Scramble {
     this.section = panel("scramble", "Same parts, wrong places");
     this.section.hidden = true;
     main.prepend(this.section);
-    this.figures = [["scramble-whole", "a test picture"], ["scramble-moved", "its quarters exchanged"],
+    this.figures = [["scramble-whole", "whole"], ["scramble-moved", "parts in wrong places"],
       ["scramble-drawn", "what the capsule draws of it"]].map(([id, title]) => figure(id, title));
     this.answers = h("ul", { class: "scramble-answers", "data-testid": "scramble-answers" });
     this.section.querySelector(".body").append(h("div", { class: "scramble" },
@@ -107,37 +149,37 @@ export class Scramble {
 
   /** Ask the networks, show the first picture that fools one, and give the conclusion as a sentence. */
   async show() {
-    const models = networks();
-    const key = models.map(({ name }) => name).join();
+    const shapes = faces();
+    const key = shapes ? "faces" : state.get("model");
     if (!this.known.has(key)) {
-      const whole = await pictures(models.at(-1));
-      this.known.set(key, { whole, answers: whole.length ? await askAll(models, whole) : [] });
+      const subject = shapes ?? await digits();
+      this.known.set(key, { ...subject, answers: await askAll(subject) });
     }
-    const { whole, answers } = this.known.get(key);
-    if (!answers.length) return "";
+    const { pictures: made, answers, what } = this.known.get(key);
+    if (!answers.length || !made.length) return "";
     const { whole: before, moved } = answers[0];
     const same = moved.findIndex((answer, n) => sure(answer) && answer.klass === before[n].klass);
-    this.paint(whole, answers, Math.max(0, same < 0 ? moved.findIndex(sure) : same));
-    return conclude(answers, whole.length);
+    this.paint(made, answers, Math.max(0, same < 0 ? moved.findIndex(sure) : same));
+    return conclude(answers, what);
   }
 
-  paint(whole, answers, n) {
+  paint(made, answers, n) {
     const [first, second, third] = this.figures;
-    paint(first.canvas, whole[n]);
-    paint(second.canvas, exchanged(whole[n]));
-    const own = answers.at(-1).moved[n];
-    third.figure.hidden = !own.drawn;
-    if (own.drawn) {
-      paint(third.canvas, own.drawn);
-      third.caption.textContent = `what the capsule “${currentModel().classes[own.klass]}” draws of it`;
+    paint(first.canvas, made[n].whole);
+    paint(second.canvas, made[n].moved);
+    const { model: { classes }, moved } = answers.at(-1);
+    third.figure.hidden = !moved[n].drawn;
+    if (moved[n].drawn) {
+      paint(third.canvas, moved[n].drawn);
+      third.caption.textContent = `what the capsule “${classes[moved[n].klass]}” draws of it`;
     }
-    this.answers.replaceChildren(...answers.map(({ model, whole: before, moved }) => {
+    this.answers.replaceChildren(...answers.map(({ model, whole, moved: apart }) => {
       const words = ({ klass, length }) => {
         const name = dye(h("b", {}, model.classes[klass]), klass, model.classes.length);
         return length >= PRESENT ? [name, ` ${length.toFixed(2)}`] : ["not sure, closest ", name, ` ${length.toFixed(2)}`];
       };
       return h("li", {}, h("span", {}, model.dims ? model.title : `${model.title} (no capsules)`),
-        h("span", {}, "whole: ", ...words(before[n])), h("span", {}, "taken apart: ", ...words(moved[n])));
+        h("span", {}, "whole: ", ...words(whole[n])), h("span", {}, "taken apart: ", ...words(apart[n])));
     }));
   }
 }

@@ -54,7 +54,8 @@ async function follow() {
   const number = (newest += 1);
   const [text, lines] = [await encode(), await python()];
   if (number !== newest) return;
-  const other = followed !== null && followed !== state.get("model") && state.get("story") === null; // the browser's Back leads to the other network
+  // the browser's Back leads to the network before; the story changes networks by itself
+  const other = followed !== null && followed !== state.get("model") && state.get("story") === null;
   followed = state.get("model");
   history[other && location.hash !== `#${text}` ? "pushState" : "replaceState"](null, "", `#${text}`);
   code.textContent = lines;

@@ -28,10 +28,10 @@
  */
 
 const values = {
-  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true, answer: null,
-  klass: null, chosen: false, pose: null, picture: null, effects: null, iteration: null, runs: null, route: null, entropy: null,
-  story: null, toy: null, oscillators: null, scene: null, pair: null,
-  pairMode: false, measured: 0, compare: [],
+  models: [], routings: [], model: null, seen: null, seenFrom: null, penDown: false, drawing: false, centre: true,
+  answer: null, klass: null, chosen: false, pose: null, picture: null, effects: null, iteration: null, runs: null,
+  route: null, entropy: null, story: null, toy: null, oscillators: null, scene: null, pair: null, pairMode: false,
+  measured: 0, compare: [],
 };
 const listeners = [];
 let changed = new Set();

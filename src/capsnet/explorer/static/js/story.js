@@ -32,7 +32,8 @@ class Story {
       this.count, this.title, this.words, this.live);
     this.card = h("section", { class: "story", "aria-label": "The story", "data-testid": "story", hidden: true },
       h("div", { class: "story-progress", "aria-hidden": "true" }), spoken,
-      h("div", { class: "row story-buttons" }, this.back, this.next, this.act, h("span", { class: "story-gap" }), this.full, end));
+      h("div", { class: "row story-buttons" },
+        this.back, this.next, this.act, h("span", { class: "story-gap" }), this.full, end));
     main.before(this.card);
     document.addEventListener("keydown", (event) => this.key(event));
     document.addEventListener("fullscreenchange", () => {

@@ -92,7 +92,7 @@ export const STEPS = [
   {
     title: "Same parts, wrong places", panels: ["scramble"], needs: () => true,
     words: () => ["Many networks ask ", strong("whether"), " the parts are there, and hardly ", strong("where"),
-      ". Here the quarters of a digit changed places: not a stroke was added. Would you call it a digit?"],
+      ". Here the parts of a picture changed places: nothing was added. Would you still call it what it was?"],
   },
   {
     title: "Draw: how long is the arrow?", panels: ["draw", "classes"], needs: () => true,

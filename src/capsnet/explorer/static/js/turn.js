@@ -61,9 +61,11 @@ class TurnPanel {
     this.range = h("input", { type: "range", "data-testid": "turn-range", oninput: slide });
     this.value = h("output", { class: "turn-value", "data-testid": "turn-value" });
     this.drawn = drawn;
-    this.lengths = new Chart({ testid: "turn-lengths", height: 170, onPoint: (x) => this.set(x) });
-    this.angles = new Chart({ testid: "turn-angles", height: 110, onPoint: (x) => this.set(x) });
-    this.plane = h("canvas", { class: "turn-plane", role: "img", "data-testid": "turn-plane" });
+    const onPoint = (x) => this.set(x);
+    this.lengths = new Chart({ testid: "turn-lengths", label: "How sure the networks are", height: 170, onPoint });
+    this.angles = new Chart({ testid: "turn-angles", label: "The direction of the pose", height: 110, onPoint });
+    const look = { class: "turn-plane", role: "img", "aria-label": "The pose on its way", "data-testid": "turn-plane" };
+    this.plane = h("canvas", look);
     this.legend = h("p", { class: "row note turn-legend" });
     this.words = h("p", { class: "turn-words", "aria-live": "polite", "data-testid": "turn-words" });
     this.reason = h("p", { class: "note", hidden: true });
@@ -177,7 +179,10 @@ class TurnPanel {
     this.range.setAttribute("aria-valuetext", write(value));
     this.placeHandle(value);
     this.ask(picture).catch(report);
-    this.draw();
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.draw();
+    });
   }
 
   placeHandle(value) {
@@ -265,14 +270,24 @@ class TurnPanel {
     this.drawPlane(points);
   }
 
+  /** The plane of the curve's poses and their places in it: found again only when there are more of them. */
+  planeOf(points) {
+    const { curve, klass } = this;
+    if (curve.plane?.count !== points.length || curve.plane.klass !== klass) {
+      const plane = principal(points.map(({ caps }) => caps.poses[klass]));
+      const spots = points.map(({ caps }) => project(plane, caps.poses[klass]));
+      curve.plane = { plane, spots, count: points.length, klass };
+    }
+    return curve.plane;
+  }
+
   /** The pose in the plane in which it moves most, from one end of the range to the other. */
   drawPlane(points) {
     const context = this.plane.getContext("2d");
     const side = (this.plane.width = this.plane.height = 220);
     const colours = this.angles.palette();
     if (points.length < 4) return;
-    const plane = principal(points.map(({ caps }) => caps.poses[this.klass]));
-    const spots = points.map(({ caps }) => project(plane, caps.poses[this.klass]));
+    const { plane, spots } = this.planeOf(points);
     const reach = 1.15 * Math.max(1e-6, ...spots.flat().map(Math.abs));
     const at = ([x, y]) => [(side / 2) * (1 + x / reach), (side / 2) * (1 - y / reach)];
     Object.assign(context, { strokeStyle: colours("--blue"), lineWidth: 2.5, lineJoin: "round" });

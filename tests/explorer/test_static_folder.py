@@ -1,0 +1,131 @@
+"""Writing the page without a server: where it may be written, what it computes with, which networks it takes."""
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import capsnet
+from capsnet import cli, routing
+from capsnet.explorer import _onnx_web, write_static
+from capsnet.explorer._graphs import MOST, RoutingGraphs, Steps, variants
+from capsnet.explorer._static import MARKER, smallest
+from capsnet.export import graph
+from capsnet.models import Model
+from capsnet.serving.service import load_models
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """An unpacked npm package with files of the right names."""
+    dist = tmp_path / "package" / "dist"
+    dist.mkdir(parents=True)
+    for name in _onnx_web.FILES:
+        (dist / name).write_text(name)
+    return dist.parent
+
+
+def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["explore", *map(str, arguments)])
+    assert stop.value.code == 2
+    sentence = capsys.readouterr().err
+    assert len(sentence.splitlines()) == 1
+    return sentence
+
+
+def test_only_own_folders_are_replaced(tmp_path: Path, package: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    options = ("--runtime", package)
+    assert f"no {MARKER}" in refused(capsys, "--static", tmp_path / "mine", *options)
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
+    assert "is a file" in refused(capsys, "--static", tmp_path / "mine" / "letter.txt", *options)
+    assert "no folder" in refused(capsys, "--static", tmp_path / "no" / "where", *options)
+    assert "--runtime is for --static" in refused(capsys, *options)
+
+
+def test_a_failure_leaves_the_old_folder(tmp_path: Path, package: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / MARKER).write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"no model .nobody."):
+        write_static(tmp_path / "site", ["nobody"], runtime=package)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["package", "site"]
+    assert (tmp_path / "site" / MARKER).is_file()
+
+
+def test_runtime_is_named_where_it_cannot_be_had(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _onnx_web.runtime_files(package)
+    assert found["ort.wasm.min.js"] == b"ort.wasm.min.mjs"
+    assert b"MIT License" in found["LICENSE"]
+    with pytest.raises(ValueError, match=r"is not an unpacked onnxruntime-web: expected ort\.wasm\.min\.mjs"):
+        _onnx_web.runtime_files(tmp_path)
+    monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda _: None)
+        with pytest.raises(ValueError, match=r"npm is not installed: .*--runtime"):
+            _onnx_web.runtime_files()
+    failed = subprocess.CompletedProcess([], 1, "", "npm error code ENOTFOUND\nnpm error no network\n")
+    monkeypatch.setattr(shutil, "which", lambda _: "npm")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ValueError, match=r"could not fetch onnxruntime-web 1\..*: npm error no network"):
+        _onnx_web.runtime_files()
+
+
+def test_of_networks_that_can_do_the_same_the_smallest_is_taken() -> None:
+    chosen = list(smallest(load_models()))
+    assert chosen[0] == "capsnet-small-mnist"
+    assert "capsnet-multimnist" in chosen
+    assert not {"capsnet-mnist", "efficient-mnist"} & set(chosen)
+
+
+def test_graph_of_a_routing_takes_any_votes() -> None:
+    import onnxruntime
+
+    written: dict[str, bytes] = {}
+    graphs = RoutingGraphs(written.__setitem__, ["uniform", "attention"], print)
+    file = graphs.find(routing.get("attention"), 4)
+    assert file is not None
+    assert graphs.find(routing.get("attention", iterations=2), 9) == file
+    assert graphs.find(routing.get("dynamic"), 4) is None
+    session = onnxruntime.InferenceSession(written[file])
+    votes = torch.randn(1, 11, 3, 2)
+    answers: Any = session.run(None, {"votes": votes.numpy()})
+    for count in (1, 4, MOST):  # the first iterations are those of a routing with fewer
+        for found, expected in zip(answers, Steps(routing.get("attention", iterations=count))(votes), strict=True):
+            np.testing.assert_allclose(found[:count], expected.numpy(), atol=1e-5)
+
+
+def test_routings_that_need_more_than_the_votes_are_left_out(tiny: Model) -> None:
+    graphs = RoutingGraphs(lambda *_: None, ["uniform", "em"], print)
+    assert variants(tiny, graphs) == {"uniform": {"file": "routing-0-uniform.onnx", "iterations": None}}
+    learned = capsnet.create_model("capsnet", routing="em", image_size=(20, 22), conv_channels=4, primary_types=2)
+    with torch.no_grad():
+        params: Any = learned.routed_layers()["classes"].routing_params
+        for value in params.values():
+            value.add_(1)
+    assert variants(learned, graphs) == {}
+
+
+def test_weights_that_are_halves_are_stored_as_halves() -> None:
+    layer = torch.nn.Linear(64, 64)
+    whole = len(graph(_Tuple(layer), {"x": torch.rand(1, 64)}, ["y"]))
+    half = len(graph(_Tuple(layer.half().float()), {"x": torch.rand(1, 64)}, ["y"]))
+    assert half < 0.6 * whole
+
+
+class _Tuple(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (self.inner(x),)
