@@ -6,7 +6,7 @@ READY := .venv/.ready
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 7 ] && echo 8 || echo $$((n + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo explore test test-slow lint format bench results clean
+.PHONY: help setup demo explore test test-slow lint format docs docs-serve bench results clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -43,6 +43,12 @@ lint: $(READY)  ## check formatting, lint, types and the import layers
 format: $(READY)  ## format the files and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## build the documentation into build/site; broken links and references fail
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+docs-serve: $(READY)  ## show the documentation on this machine, and again after every change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
 bench: $(READY)  ## compare the speed with a textbook implementation: one table (about 6 minutes)
 	$(BIN)/python -m benchmarks

@@ -15,13 +15,12 @@ from capsnet.serving.server import Server, listen
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SEEN = [{"name": "capsnet-hints-seen", "value": "1"}]
-STILL = "() => !document.body.classList.contains('is-gone') && window.busy === 0"
 COUNT = """
 window.busy = 0;
 const own = window.fetch;
 window.fetch = async (...what) => {
   window.busy += 1;
-  try { return await own(...what); } finally { setTimeout(() => { window.busy -= 1; }, 80); }
+  try { return await own(...what); } finally { window.busy -= 1; }
 };
 """
 
@@ -36,7 +35,8 @@ def opened(width: int, height: int, theme: str = "light", **options: Any) -> Ite
     with listen("127.0.0.1", 0) as listener, sync_playwright() as playwright:
         config = uvicorn.Config(create_app([]), log_level="warning", ws="none", timeout_graceful_shutdown=1)
         server = Server(config, ready.set)
-        threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
         ready.wait(60)
         home = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
@@ -49,9 +49,12 @@ def opened(width: int, height: int, theme: str = "light", **options: Any) -> Ite
         yield page, home
         browser.close()
         server.should_exit = True
+        thread.join(20)
 
 
-def settle(page: Page) -> None:
-    """Wait until every request is answered and painted."""
-    page.wait_for_function(STILL)
-    page.wait_for_timeout(250)
+def settle(page: Page, quiet: int = 6, pause: int = 50) -> None:
+    """Wait until every request is answered: none is under way at several looks in a row."""
+    still = 0
+    while still < quiet:
+        page.wait_for_timeout(pause)
+        still = still + 1 if page.evaluate("() => window.busy === 0") else 0

@@ -25,7 +25,7 @@ def main() -> None:
         for number, name in ((1, "scramble"), (5, "pair")):
             page.goto(f"{home}#story={number}")
             page.reload()
-            page.get_by_test_id("story-live").get_by_text(" ").first.wait_for()
+            page.locator(".story-live:not(:empty)").wait_for()
             settle(page)
             page.wait_for_timeout(900)  # the scrolling
             page.screenshot(path=DOCS / f"explorer-story-{name}.png")

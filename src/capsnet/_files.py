@@ -46,9 +46,11 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(name)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk: which file?
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     return path
 

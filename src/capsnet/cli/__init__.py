@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union
 
 from tyro.conf import subcommand
 
+from capsnet._limits import is_out_of_memory
 from capsnet._names import check_name
 from capsnet._plugins import load_plugins
 from capsnet._version import __version__
@@ -22,7 +23,7 @@ from capsnet.cli._models import Ensemble, Export, Info
 from capsnet.cli._parse import parse
 from capsnet.cli._talk import complain, hint, one_line, say
 from capsnet.cli._training import Search, Train, recipe_commands
-from capsnet.cli._using import Evaluate, Explore, Predict
+from capsnet.cli._using import Evaluate, Explain, Explore, Predict
 
 ABOUT = """Capsule networks: train, test and use them.
 
@@ -35,6 +36,7 @@ VERBS: dict[str, tuple[type, str]] = {
     "train": (Train, "train a model by a recipe"),
     "evaluate": (Evaluate, "test a trained model on a data set"),
     "predict": (Predict, "say what is on a picture"),
+    "explain": (Explain, "show which places of a picture speak for a class"),
     "info": (Info, "describe a trained model or a network"),
     "list": (List, "list models, weights, routings, datasets, recipes, experiments or spaces"),
     "explore": (Explore, "draw a digit and change the numbers of its capsules, in the browser"),
@@ -49,7 +51,7 @@ VERBS: dict[str, tuple[type, str]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb; exit with 0 if it worked, 2 on bad input, 130 if stopped by hand."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    configure_logging()
     try:
         run(arguments)
     except KeyboardInterrupt:
@@ -60,6 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("CAPSNET_DEBUG"):
             raise
         complain(process_name() + one_line(error), 2)
+    except (MemoryError, RecursionError, RuntimeError) as error:
+        if os.environ.get("CAPSNET_DEBUG") or not (is_out_of_memory(error) or isinstance(error, RecursionError)):
+            raise
+        full = "there is not enough memory for this: choose a smaller network, image size or batch size"
+        complain(process_name() + ("the input is nested too deeply" if isinstance(error, RecursionError) else full), 2)
+
+
+def configure_logging() -> None:
+    """Progress to standard output, warnings to standard error; Pillow's own messages are in our errors."""
+    results, problems = logging.StreamHandler(sys.stdout), logging.StreamHandler(sys.stderr)
+    results.addFilter(lambda record: record.levelno < logging.WARNING)
+    problems.setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[results, problems])
+    logging.getLogger("PIL").setLevel(logging.CRITICAL)
 
 
 def run(arguments: Sequence[str]) -> None:

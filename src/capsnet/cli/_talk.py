@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from capsnet._names import describe_error
+
 
 def say(text: str) -> None:
     print(text, flush=True)
@@ -47,4 +49,8 @@ def relative(folder: Path) -> str:
 
 
 def one_line(error: Exception) -> str:
+    if type(error).__name__ == "ValidationError" and hasattr(
+        error, "errors"
+    ):  # pydantic's own text is a page, with a URL
+        return describe_error(error)  # type: ignore[arg-type]
     return " ".join(str(error).split()) or type(error).__name__

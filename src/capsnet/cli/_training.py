@@ -6,12 +6,15 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 import capsnet
 from capsnet import recipes
+from capsnet._limits import DEEPEST
+from capsnet._names import shown
 from capsnet.cli._parse import Device
 from capsnet.cli._talk import complain, print_columns, print_table, program, relative, say
 
@@ -80,7 +83,7 @@ def report(result: "Result", config: "TrainConfig") -> None:
     else:
         say(f"  {command} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
     say(f"  {command} evaluate {folder}                   # precision, recall and AUC per class")
-    if config.tensorboard:
+    if config.tensorboard and find_spec("tensorboard"):
         say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
 
 
@@ -124,7 +127,9 @@ def with_options(options: dict[str, Any], pairs: Sequence[str]) -> dict[str, Any
         key, equals, text = pair.partition("=")
         *path, last = key.replace("-", "_").split(".")
         if not equals or not all([*path, last]):
-            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
+            raise ValueError(f"--set takes KEY=VALUE, got {shown(pair)}")
+        if len(path) > DEEPEST:
+            raise ValueError(f"--set {shown(key)}: options are at most {DEEPEST} deep")
         inside = changed
         for part in path:
             if inside.get(part) is None:
@@ -134,7 +139,9 @@ def with_options(options: dict[str, Any], pairs: Sequence[str]) -> dict[str, Any
                 raise ValueError(f"--set {key}: {part} has no options of its own, its value is {inside!r}")
         try:
             inside[last] = json.loads(text)
-        except json.JSONDecodeError:
+        except RecursionError:
+            raise ValueError(f"--set {key[:60]}: the value is nested too deeply") from None
+        except ValueError:
             inside[last] = text
     return changed
 

@@ -37,7 +37,8 @@ def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, A
     about: dict[str, Any] = {"models": {}, "sets": []}
     for number, group in enumerate(galleries.values()):
         kinds = {entry.name: _kinds(entry) for entry in group}
-        indices = sorted({row[0] for own in kinds.values() for rows in own.values() for row in rows})
+        rows = [row for own in kinds.values() for shown in own.values() for row in shown]
+        indices = sorted({index for index, *_ in rows if index is not None})
         dataset = group[0].gallery.examples().dataset
         pictures = quantise(dataset.batch(np.array(indices)).images)
         file = f"examples-{number}.png"

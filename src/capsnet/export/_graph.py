@@ -38,7 +38,7 @@ def graph(
         try:
             program = torch.export.export(module, tuple(inputs.values()), dynamic_shapes=shapes, strict=False)
             converted = torch.onnx.export(
-                program, dynamo=True, verbose=False, input_names=list(inputs), output_names=list(outputs)
+                program, input_names=list(inputs), output_names=list(outputs), dynamo=True, verbose=False
             )
             assert converted is not None
             proto = converted.model_proto

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from capsnet._limits import is_out_of_memory
 from capsnet._plugins import load_plugins
 from capsnet.search._storage import need_optuna, open_study, retry_once, storage_errors
 from capsnet.search.spaces import SPACES, change, current_values, default_params
@@ -104,7 +105,9 @@ def run_trial(job: Job, study: "optuna.Study", trial: "optuna.Trial", check_stop
         check_stop()
         with quiet_epochs():
             outcome = try_out(config, _emptied(job.trial_folder(trial.number)), device=job.device, on_epoch=on_epoch)
-    except (Diverged, torch.OutOfMemoryError) as failure:  # a result, too: these values do not work
+    except (Diverged, MemoryError, RuntimeError) as failure:  # a result, too: these values do not work
+        if not isinstance(failure, Diverged) and not is_out_of_memory(failure):
+            raise
         trial.set_user_attr("reason", str(failure).partition("\n")[0])
         raise optuna.TrialPruned from failure
     except (Interrupted, OSError):  # not the fault of the values

@@ -11,7 +11,7 @@ import pydantic
 from pydantic import Field
 
 from capsnet._limits import MOST, MOST_ITERATIONS
-from capsnet._names import check_name, describe_error
+from capsnet._names import check_depth, check_name, describe_error
 from capsnet.data.augment import Augment
 
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
@@ -95,8 +95,9 @@ class TrainConfig:
             object.__setattr__(self, name, value)
         try:  # as read from config.json, so that a configuration equals its file
             object.__setattr__(self, "model_options", json.loads(json.dumps(self.model_options)))
-        except TypeError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"model_options must be what JSON can hold: {error}") from None
+        check_depth("model_options", self.model_options)
         if self.accumulate > self.batch_size:
             raise ValueError(f"a batch of {self.batch_size} cannot be computed in {self.accumulate} parts")
         if self.stop_at is not None and (self.train_on != "train" or self.keep != "best"):
@@ -104,6 +105,8 @@ class TrainConfig:
 
     def create_options(self) -> dict[str, Any]:
         """The options for ``create_model`` that this configuration states."""
+        if "name" in self.model_options:
+            raise ValueError(f"model_options must not set name: the network is model={self.model}")
         for key in ("image_size", "in_channels", "num_classes"):
             if key in self.model_options:
                 raise ValueError(f"model_options must not set {key}: it comes from the data")
@@ -121,7 +124,9 @@ def read_config(path: str | Path) -> TrainConfig:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no configuration {path}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
+    except ValueError as error:  # also bytes that are not UTF-8, and numbers of thousands of digits
         raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import platform
 import re
@@ -22,6 +23,7 @@ from capsnet._files import TEMPORARY, check_text, write_atomically
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
 
+log = logging.getLogger("capsnet")
 CONFIG, METRICS, ENV, RESULTS, README = "config.json", "metrics.jsonl", "env.json", "results.json", "README.md"
 CHECKPOINT, WEIGHTS, FIGURES, LOCK, JOB = "checkpoint.pt", "model.safetensors", "figures", ".lock", ".job"
 
@@ -49,14 +51,19 @@ class Run:
     def record(self, values: dict[str, Any]) -> None:
         """Append one line to the metrics."""
         if self.writes:
-            with open(self.folder / METRICS, "a") as file:
-                file.write(json.dumps(values) + "\n")
+            try:
+                with open(self.folder / METRICS, "a") as file:
+                    file.write(json.dumps(values) + "\n")
+            except OSError as error:  # a full disk does not name the file
+                raise OSError(error.errno, error.strerror, str(self.folder / METRICS)) from error
 
     def records(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """The lines of the metrics; a last line cut short by a kill is left out."""
+        """The lines of the metrics; a last line cut short by a kill is left out, others with a warning."""
         path = self.folder / METRICS
-        lines = path.read_text().splitlines() if path.is_file() else []
-        records = [json.loads(line) for line in lines if line.endswith("}")]
+        lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+        records = [record for record in map(_record, lines) if record is not None]
+        if len(records) < len(lines) - 1:
+            log.warning("%s: %d lines are damaged and left out", path, len(lines) - len(records))
         return [record for record in records if kind is None or record["kind"] == kind]
 
     def forget_after(self, step: int, epoch: int) -> None:
@@ -69,17 +76,30 @@ class Run:
     def record_environment(self, step: int, environment: dict[str, Any]) -> None:
         """Write ``env.json``. A resumed run keeps its first environment and lists the later ones under "resumed",
         except those without a step before ``step``."""
-        path = self.folder / ENV
-        before = json.loads(path.read_text()) if step and path.is_file() else None
+        before = self._environment() if step else None
         if before is not None:
-            resumed = [entry for entry in before.pop("resumed", []) if entry["step"] < step]
+            entries = before.pop("resumed", [])
+            resumed = [entry for entry in entries if isinstance(entry, dict) and entry.get("step", step) < step]
             environment = before | {"resumed": [*resumed, {"step": step} | environment]}
         self.write(ENV, environment)
 
     def first_precision(self) -> str | None:
         """The precision that the run began with, if it was recorded."""
+        return (self._environment() or {}).get("precision")
+
+    def _environment(self) -> dict[str, Any] | None:
+        """What ``env.json`` holds, if it is there and whole: a run need not be lost with it."""
         path = self.folder / ENV
-        return json.loads(path.read_text()).get("precision") if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            found = json.loads(path.read_text())
+            if not isinstance(found, dict) or not isinstance(found.get("resumed", []), list):
+                raise ValueError("it is not an object")
+        except (ValueError, RecursionError):
+            log.warning("%s is damaged: the environments before this one are lost", path)
+            return None
+        return found
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -104,6 +124,17 @@ class Run:
             return False
         with open(path) as file:
             return not _try_lock(file)
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """A line of the metrics, or None if it is not one."""
+    try:
+        found = json.loads(line) if line.endswith("}") else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("step"), int) or not isinstance(found.get("kind"), str):
+        return None
+    return found if found["kind"] != "epoch" or isinstance(found.get("epoch"), int) else None
 
 
 def open_on_all_ranks(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:

@@ -21,6 +21,7 @@ from capsnet._files import write_atomically
 from capsnet._names import describe_error
 from capsnet.layers import PrimaryCaps
 from capsnet.models import Model, outline, rebuild
+from capsnet.weights._card import check_card, check_preprocessing
 
 log = logging.getLogger("capsnet")
 
@@ -69,6 +70,7 @@ def save(
         "preprocessing": model.preprocessing,
         "card": model.card if card is None else card,
     }
+    check_card(about["card"])
     return write(_unshared(tensors), about, path)
 
 
@@ -114,9 +116,13 @@ def _read_metadata(path: Path) -> tuple[str, About]:
             f"{path} has {len(metadata[name]):,} characters of metadata, at most {MOST_METADATA:,} are read"
         )
     try:
-        return name, pydantic.TypeAdapter(About).validate_json(metadata[name])
+        about = pydantic.TypeAdapter(About).validate_json(metadata[name])
+        check_card(about["card"])
     except pydantic.ValidationError as error:
         raise ValueError(f"{path} has damaged metadata: {describe_error(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} has damaged metadata: {error}") from None
+    return name, about
 
 
 def read_tensors(path: str | Path, about: About) -> dict[str, Tensor]:
@@ -162,6 +168,7 @@ def load_file(path: str | Path) -> Model:
         sketch = outline(lambda: rebuild(config)) or rebuild(config)
         if len(about["class_names"]) != sketch.num_classes:
             raise ValueError(f"{len(about['class_names'])} class names for {sketch.num_classes} classes")
+        check_preprocessing(about["preprocessing"], sketch.takes_texts)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} describes a model that cannot be built here: {error}") from None
     try:

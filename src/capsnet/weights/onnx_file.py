@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 from capsnet._names import describe_error
 from capsnet.models import Model, Output
+from capsnet.weights._card import check_card, check_preprocessing
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -111,6 +112,8 @@ def load_onnx(path: str | Path) -> OnnxModel:
         raise ValueError(f"{path} was not written by capsnet export: its metadata has no {FORMAT}")
     try:
         about = pydantic.TypeAdapter(Exported).validate_json(text)
+        check_card(about["card"])
+        check_preprocessing(about["preprocessing"], about["takes"] == "texts")
         _check_ports(session, about)
         return OnnxModel(session, about).eval()
     except pydantic.ValidationError as error:

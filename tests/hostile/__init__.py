@@ -1,0 +1,1 @@
+"""Attacks that are kept: malformed files, configurations, requests, and kills."""
