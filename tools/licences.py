@@ -20,7 +20,7 @@ from capsnet._files import write_atomically
 from tools.tables import table
 
 PAGE = Path(__file__).parent.parent / "docs" / "licences.md"
-EXTRAS = ("explorer", "search", "search-postgres", "export")
+EXTRAS = ("train", "explorer", "search", "search-postgres", "export", "sklearn")
 LONGEST = 60  # characters of a licence's name: some packages put the whole text there
 
 
