@@ -1,4 +1,4 @@
-"""The licences of everything that capsnet installs, as a table in docs/licences.md.
+"""The licences of everything that capsnet installs, as a table in docs/dependencies.md.
 
     python -m tools.licences
 
@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from capsnet._files import write_atomically
 from tools.tables import table
 
-PAGE = Path(__file__).parent.parent / "docs" / "licences.md"
+PAGE = Path(__file__).parent.parent / "docs" / "dependencies.md"
 EXTRAS = ("train", "explorer", "search", "search-postgres", "export", "sklearn")
 LONGEST = 60  # characters of a licence's name: some packages put the whole text there
 
