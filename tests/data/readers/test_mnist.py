@@ -153,3 +153,10 @@ def test_unknown_split_is_refused() -> None:
         ValueError, match=r"unknown split 'valid'. Did you mean 'validation'.* Known: train, validation,"
     ):
         mnist("valid")
+
+
+def test_deleted_files_are_named(fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removed them because of their licence: docs/licensing.md says how."""
+    monkeypatch.setattr(module, "files", lambda _: tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"this installation has no MNIST files .* CAPSNET_DATA=FOLDER"):
+        mnist("test")

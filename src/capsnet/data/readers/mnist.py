@@ -76,6 +76,11 @@ def _bundled_file(name: str) -> NDArray:
     except (OSError, ValueError):  # missing, not readable, or damaged: make it again
         pass
     resource = files("capsnet.data").joinpath("mnist", f"{name}.xz")
+    if not resource.is_file():  # deleted, because of their licence: see docs/licensing.md
+        raise FileNotFoundError(
+            f"this installation has no MNIST files ({resource} is missing): name a folder of yours, "
+            "mnist:FOLDER or CAPSNET_DATA=FOLDER, or install capsnet again"
+        )
     data = unpack(resource.read_bytes(), str(resource))
     array = decode_idx(data, str(resource), sha256=SHA256[name])
     store(cached, data)
