@@ -6,7 +6,7 @@ READY := .venv/.ready
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 7 ] && echo 8 || echo $$((n + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo explore test test-slow lint format docs docs-serve bench results clean
+.PHONY: help setup demo explore test test-slow lint format docs docs-full docs-serve bench results clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -46,6 +46,10 @@ format: $(READY)  ## format the files and apply automatic fixes
 
 docs: $(READY)  ## build the documentation into build/site; broken links and references fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+docs-full: $(READY)  ## the same with the explorer as one of its pages (fetches onnxruntime-web)
+	rm -rf build/explorer && $(BIN)/capsnet explore --static build/explorer
+	CAPSNET_SITE_EXPLORER=build/explorer NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 docs-serve: $(READY)  ## show the documentation on this machine, and again after every change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve

@@ -39,9 +39,11 @@ def test_documented_command_is_understood(line: str, monkeypatch: pytest.MonkeyP
     def begin(*arguments: object, **more: object) -> None:
         raise BegunError
 
-    for verb in ("train", "cross_validate", "evaluate", "load", "ensemble"):
+    for verb in ("train", "cross_validate", "evaluate", "explain", "load", "ensemble"):
         monkeypatch.setattr(capsnet, verb, begin)
-    for room, verb in ((experiments, "reproduce"), (search, "search"), (explorer, "explore"), (export, "export")):
+    for verb in ("explore", "write_static"):
+        monkeypatch.setattr(explorer, verb, begin)
+    for room, verb in ((experiments, "reproduce"), (search, "search"), (export, "export")):
         monkeypatch.setattr(room, verb, begin)
     with pytest.raises(BegunError):
         cli.main(words)

@@ -47,7 +47,7 @@ def test_explain_gives_map_class_and_contributions(tiny: capsnet.Model, tmp_path
     assert torch.allclose(seen.map.sum(), last.sum(), atol=1e-5)
     other = capsnet.explain(tiny, picture, label="2")
     assert other.label == capsnet.explain(tiny, picture, label=2).label == "2"
-    assert other.length == pytest.approx(float(output.lengths[0, 2]), abs=1e-6)
+    assert other.length == pytest.approx(output.lengths[0, 2].item(), abs=1e-6)
     with Image.open(seen.save(tmp_path / "map.png")) as drawn:
         assert drawn.size == (22 * 20, 20 * 20)
     assert str(seen).startswith(f"{seen.label} (length ")

@@ -72,3 +72,19 @@ def test_without_the_packages_a_run_says_once_what_it_leaves_out(
     assert capsnet.load(tmp_path / "run").card["recipe"] == "quick"
     with pytest.raises(ValueError, match=r"figures need matplotlib: pip install 'capsnet\[train\]'"):
         style.figure(1, 1)
+
+
+def test_the_documented_tracker_of_mlflow_works(
+    quick: capsnet.TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "trackers.md").read_text()
+    names: dict[str, Any] = {}
+    exec(next(block for block in page.split("```python\n") if "import mlflow" in block).split("```")[0], names)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "store").as_uri())
+    done = capsnet.train(quick, out=tmp_path / "run", figures=False, trackers=[names["MLflow"]()])
+    (run,) = mlflow.search_runs(output_format="list")
+    assert run.info.status == "FINISHED"
+    assert run.data.params["model"] == "capsnet"
+    assert run.data.metrics["test_accuracy"] == done.test.accuracy.value

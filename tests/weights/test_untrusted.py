@@ -110,7 +110,8 @@ def _with(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("key", ["class_names", "preprocessing", "card"])
 def test_changed_metadata_is_noticed(saved: Path, key: str) -> None:
     about: dict[str, Any] = dict(read_metadata(saved))
-    about[key] = about[key][::-1] if key == "class_names" else {"seed": 8}
+    changed = {"class_names": about["class_names"][::-1], "preprocessing": {"style": "plain"}}
+    about[key] = changed.get(key, {"seed": 8})
     save_file(load_file(saved), saved, metadata={FORMAT: json.dumps(about)})
     with pytest.raises(ValueError, match="is damaged: its content does not have the digest"):
         capsnet.load(saved)

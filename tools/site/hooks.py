@@ -8,13 +8,14 @@ line), and become MathML, which browsers draw without a script.
 import os
 import posixpath
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from tools.site import check, pages
@@ -37,6 +38,11 @@ COPIED = {
 LINK = re.compile(r"(\]\(|src=\")([^)\s\"]+)")
 BLOCK = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"\$`([^`]+)`\$")
+
+
+# a folder that `capsnet explore --static` wrote: then the site has the explorer, too
+EXPLORER = os.environ.get("CAPSNET_SITE_EXPLORER")
+TRY = '<a class="md-button md-button--primary" href="try/index.html">Try it here, in your browser</a>'
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -66,7 +72,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, path in linked_sources().items():
         made[name] = pages.linked_source(path)
     for name, content in made.items():
-        files.append(File.generated(config, name, content=content))
+        page = File.generated(config, name, content=content)
+        if name.startswith("source/"):  # reached by links only
+            page.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(page)
     for name, source in COPIED.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
     return files
@@ -89,6 +98,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     uri = page.file.src_uri
     if uri.startswith("source/"):
         return markdown
+    if uri == "explorer.md" and EXPLORER:
+        markdown = markdown.replace("\n\n", f"\n\n{TRY}\n\n", 1)
     markdown = LINK.sub(lambda m: m[1] + led(m[2], uri), markdown)
     markdown = BLOCK.sub(lambda m: f'<div class="formula">{convert(m[1].strip(), display="block")}</div>\n', markdown)
     return INLINE.sub(lambda m: literal(convert(m[1])), markdown)
@@ -128,6 +139,8 @@ def source_of(page: str) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
+    if EXPLORER:
+        shutil.copytree(EXPLORER, Path(config.site_dir) / "try")
     problems = check.problems(Path(config.site_dir))
     if problems:
         raise PluginError(f"{len(problems)} problems in the built site:\n" + "\n".join(problems[:40]))

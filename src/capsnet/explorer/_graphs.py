@@ -119,7 +119,7 @@ class RoutingGraphs:
         try:
             content = graph(Steps(own), {"votes": votes}, TRACE, {"votes": (1, 2, 3)})
         except ValueError as error:
-            self.say(f"without {name} routing: {error}")
+            self.say(f"{name} routing is left out: {error}")
             return _Made("", None)
         only = _fixed_size(content, axis=2)
         file = f"routing-{sum(map(len, self.made.values()))}-{name}.onnx"
