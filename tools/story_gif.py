@@ -12,6 +12,7 @@ import io
 import sys
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Page
 
@@ -19,8 +20,8 @@ from tools._page import opened, settle
 
 FRAME = 200  # milliseconds
 LIMIT = 3_000_000  # bytes
-WIDTH, HEIGHT, SCALE = 1200, 720, 0.7
-COLOURS = 96
+WIDTH, HEIGHT, SCALE = 1200, 720, 0.75
+COLOURED = 50  # of 255: the difference of the largest and the least of red, green and blue
 STEPS = ((17, False), (16, True), (24, True), (22, True), (14, True), (7, False))  # frames, and whether to “Show me”
 LOOK = 5  # frames before that
 
@@ -54,12 +55,12 @@ def write(shots: list[Image.Image], out: Path) -> int:
 
 
 def _palette(pictures: list[Image.Image]) -> Image.Image:
-    """One palette for all pictures, so that what stands still stays the same."""
-    some = pictures[:: max(1, len(pictures) // 12)]
-    sheet = Image.new("RGB", (some[0].width, some[0].height * len(some)))
-    for n, picture in enumerate(some):
-        sheet.paste(picture, (0, n * picture.height))
-    return sheet.quantize(COLOURS, method=Image.Quantize.MEDIANCUT)
+    """One palette for all pictures, so that what stands still stays the same. Half of it is for the few coloured
+    pixels: the hues of the classes would drown in grey."""
+    some = np.stack([np.asarray(picture) for picture in pictures[:: max(1, len(pictures) // 20)]]).reshape(-1, 3)
+    coloured = some[np.ptp(some.astype(int), axis=1) > COLOURED]
+    both = np.concatenate([some, np.resize(coloured, some.shape)]) if len(coloured) else some
+    return Image.fromarray(both.reshape(-1, pictures[0].width, 3)).quantize(256, method=Image.Quantize.MEDIANCUT)
 
 
 def main() -> None:
@@ -76,7 +77,7 @@ def main() -> None:
     size = write(shots, out)
     sys.stdout.write(f"{out}: {len(shots)} pictures, {size / 1e6:.2f} MB\n")
     if size > LIMIT:
-        raise SystemExit(f"{out} has {size / 1e6:.2f} MB, more than {LIMIT / 1e6:.0f}: lower SCALE or COLOURS")
+        raise SystemExit(f"{out} has {size / 1e6:.2f} MB, more than {LIMIT / 1e6:.0f}: lower SCALE")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     result = capsnet.train(capsnet.recipes.get("demo"))
 
 The names in ``__all__`` are the public interface, and so are the names that ``capsnet.experiments``, ``explorer``,
-``search`` and ``export`` list in theirs. Everything else is private and may change.
+``search``, ``export`` and ``sklearn`` list in theirs. Everything else is private and may change.
 
 A name is imported when it is first used (PEP 562), so that ``import capsnet`` does not import PyTorch.
 """
@@ -19,14 +19,14 @@ from capsnet._version import __version__
 if TYPE_CHECKING:
     from capsnet import data, functional, kernels, layers, metrics, models, recipes, routing
     from capsnet._allocator import keep_freed_memory
-    from capsnet.inference import Evaluation, Prediction, evaluate, predict
+    from capsnet.inference import Evaluation, Explanation, Prediction, evaluate, explain, predict
     from capsnet.models import Model, Output, create_model, list_models
     from capsnet.training import TrainConfig, cross_validate, read_config, train
     from capsnet.weights import ensemble, list_weights, load, save
 
 _NAMES = {  # where the public names are defined; the others are modules
     "capsnet._allocator": ("keep_freed_memory",),
-    "capsnet.inference": ("Evaluation", "Prediction", "evaluate", "predict"),
+    "capsnet.inference": ("Evaluation", "Explanation", "Prediction", "evaluate", "explain", "predict"),
     "capsnet.models": ("Model", "Output", "create_model", "list_models"),
     "capsnet.training": ("TrainConfig", "cross_validate", "read_config", "train"),
     "capsnet.weights": ("ensemble", "list_weights", "load", "save"),
@@ -34,6 +34,7 @@ _NAMES = {  # where the public names are defined; the others are modules
 
 __all__ = [
     "Evaluation",
+    "Explanation",
     "Model",
     "Output",
     "Prediction",
@@ -44,6 +45,7 @@ __all__ = [
     "data",
     "ensemble",
     "evaluate",
+    "explain",
     "functional",
     "keep_freed_memory",
     "kernels",

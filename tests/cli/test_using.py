@@ -1,4 +1,4 @@
-"""`capsnet evaluate` and `capsnet predict`."""
+"""`capsnet evaluate`, `capsnet predict` and `capsnet explain`."""
 
 import json
 import re
@@ -132,3 +132,19 @@ def test_int8_is_refused_in_one_sentence(
 ) -> None:
     flags = flags if "--model" in flags else [*flags, "--model", "capsnet-small-mnist"]
     assert message in refused(capsys, "predict", digit, "--int8", *flags)
+
+
+def test_explain_writes_a_picture(digit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "explain", digit, "--out", "map.png", "--model", "capsnet-small-mnist")
+    assert text.startswith("one.png: 1 (length 0.")
+    with Image.open("map.png") as drawn:
+        assert drawn.size == (448, 448)
+    asked = ("--out", "map.png", "--model", "capsnet-small-mnist", "--class", "7", "--json")
+    values = json.loads(output(capsys, "explain", digit, *asked))
+    assert values["class"] == "7"
+    assert np.shape(values["map"]) == (28, 28)
+    assert np.sum(values["map"]) == pytest.approx(np.sum(values["contributions"]), abs=1e-4)
+    assert "--out names a .png file" in refused(capsys, "explain", digit, "--out", "map.jpg")
+    assert "sees the whole picture" in refused(
+        capsys, "explain", digit, "--out", "map.png", "--model", "efficient-mnist"
+    )

@@ -42,7 +42,7 @@ def test_help_lists_the_flags(capsys: pytest.CaptureFixture) -> None:
         cli.main(["explore", "--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    for flag in ("--port", "--host", "--no-browser", "--token", "--name"):
+    for flag in ("--port", "--host", "--no-browser", "--token", "--name", "--data"):
         assert flag in text
 
 
@@ -61,6 +61,8 @@ def test_flags_reach_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
             "--no-browser",
             "--token",
             "t",
+            "--data",
+            "folder:d",
             "--name",
             "a.b",
             "--name",
@@ -69,10 +71,12 @@ def test_flags_reach_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     received.pop("say")
     assert received.pop("names") == ("a.b", "c")
+    assert received.pop("data") == "folder:d"
     assert received == {"models": ("a", "b"), "port": 9, "host": "::1", "browser": False, "token": "t"}
     cli.main(["explore"])
     received.pop("say")
     assert received.pop("names") == ()
+    assert received.pop("data") is None
     assert received == {"models": (), "port": None, "host": "127.0.0.1", "browser": True, "token": None}
 
 

@@ -11,7 +11,7 @@ from tests.explorer.reading import Visits, apart
 
 def test_axe_finds_no_serious_violation(visits: Visits) -> None:
     visit = visits(hints=True, bypass_csp=True).open()  # the policy would keep axe out
-    visit.page.locator("#share summary").click()
+    visit.page.get_by_text("The snippet").click()
     visit.press("knob-3", "End")
     for scheme in ("light", "dark"):
         for width in (360, 1440):
@@ -30,7 +30,7 @@ def test_axe_finds_no_serious_violation(visits: Visits) -> None:
 
 def test_page_does_not_scroll_sideways(visits: Visits) -> None:
     visit = visits(hints=True).open()
-    visit.page.locator("#share summary").click()
+    visit.page.get_by_text("The snippet").click()
     beyond = """() => {
       scrollTo(1000, 0);
       const wide = [...document.querySelectorAll("main *, header *")].filter((element) => {

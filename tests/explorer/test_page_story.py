@@ -132,7 +132,7 @@ def test_story_begins_with_faces_where_networks_know_them(chromium: Browser, bun
     networks = {BUNDLED: bundled, "capsnet-shapes": shapes, "plain": plain}
     with serving(create_app(networks)) as home:
         visit = Visit(new_context(chromium, home).new_page(), home).open("#story")
-        expect(visit.by("story-live")).to_contain_text("Of these three wholes")
+        expect(visit.by("story-live")).to_contain_text("Of 9 such pictures of 3 things")
         moved = visit.grey("scramble-moved")
         assert apart(visit.grey("scramble-whole"), moved) > 100
         for row, model in zip(visit.by("scramble-answers").get_by_role("listitem").all(), (plain, shapes), strict=True):

@@ -41,9 +41,11 @@ def test_default_models_are_all_bundled_ones_the_papers_first() -> None:
 
 def test_bundled_models_have_a_gallery_without_a_download() -> None:
     for name in capsnet.list_weights():
-        gallery = Gallery(capsnet.load(name))
+        model = capsnet.load(name)
+        gallery = Gallery(model)
         assert gallery.exists()
-        assert gallery.one(3)["label"] == 0  # of MNIST's test digits and the data sets made from them
+        of_digits = len(model.class_names) == 10  # MNIST's test digits and the data sets made from them
+        assert gallery.one(3)["label"] == (0 if of_digits else 1)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_evaluate_takes_texts_as_word_numbers() -> None:
         (DataLoader(TensorDataset(IMAGES)), r"a pair \(image, label\), got 1 values"),
         ([(torch.rand(1, 20, 22), 0), (torch.rand(1, 22, 20), 1)], "images must have one size"),
         ([], "the data set is empty"),
-        (3, "evaluate takes a data set or its name, a torch Dataset, .* got int"),
+        (3, "evaluate takes a name, a DataLoader, a data set .* got int"),
     ],
 )
 def test_evaluate_refuses_other_data_in_one_sentence(source: Any, message: str, tiny: capsnet.Model) -> None:

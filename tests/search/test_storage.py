@@ -59,6 +59,7 @@ def test_deleted_study_starts_again(small: TrainConfig, out: Path) -> None:
 
 def test_postgresql_failures_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is absent or silent, a missing driver: no password in the message."""
+    pytest.importorskip("psycopg")  # LGPL: not among the development tools
     with socket.socket() as taken:  # bound, but nobody listens: connections are refused
         taken.bind(("127.0.0.1", 0))
         address = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/studies"

@@ -23,7 +23,7 @@ from capsnet.cli._models import Ensemble, Export, Info
 from capsnet.cli._parse import parse
 from capsnet.cli._talk import complain, hint, one_line, say
 from capsnet.cli._training import Search, Train, recipe_commands
-from capsnet.cli._using import Evaluate, Explore, Predict
+from capsnet.cli._using import Evaluate, Explain, Explore, Predict
 
 ABOUT = """Capsule networks: train, test and use them.
 
@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[type, str]] = {
     "train": (Train, "train a model by a recipe"),
     "evaluate": (Evaluate, "test a trained model on a data set"),
     "predict": (Predict, "say what is on a picture"),
+    "explain": (Explain, "show which places of a picture speak for a class"),
     "info": (Info, "describe a trained model or a network"),
     "list": (List, "list models, weights, routings, datasets, recipes, experiments or spaces"),
     "explore": (Explore, "draw a digit and change the numbers of its capsules, in the browser"),

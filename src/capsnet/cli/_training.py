@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -82,7 +83,7 @@ def report(result: "Result", config: "TrainConfig") -> None:
     else:
         say(f"  {command} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
     say(f"  {command} evaluate {folder}                   # precision, recall and AUC per class")
-    if config.tensorboard:
+    if config.tensorboard and find_spec("tensorboard"):
         say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")
 
 

@@ -1,4 +1,4 @@
-"""The verbs that use a trained model: evaluate, predict and explore."""
+"""The verbs that use a trained model: evaluate, predict, explain and explore."""
 
 import json
 import sys
@@ -168,6 +168,36 @@ def read(words: Sequence[str], model: "capsnet.Model") -> "list[Picture | Skippe
 
 def longest(answer: "Prediction", count: int) -> list[tuple[str, float]]:
     return sorted(answer.lengths.items(), key=lambda pair: -pair[1])[:count]
+
+
+@dataclass(kw_only=True)
+class Explain:
+    """Show which places of a picture speak for a class: what each child contributes to its capsule, over the picture.
+
+    Orange speaks for the class, blue against it. It needs a network with routed capsules on a grid.
+    """
+
+    image: tyro.conf.Positional[str]
+    """An image file, or `-`: one image from standard input."""
+    out: Annotated[str, tyro.conf.arg(metavar="PNG")]
+    """The picture to write."""
+    model: str = DEFAULT_MODEL
+    """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
+    label: Annotated[str | None, tyro.conf.arg(name="class", metavar="NAME")] = None
+    """The class to explain; default: the longest capsule's."""
+    json: bool = False
+    """Print the class, the lengths and the contributions, (H', W', types), as JSON."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        if Path(self.out).suffix.lower() != ".png":
+            raise ValueError(f"--out names a .png file, got {self.out}")
+        picture = sys.stdin.buffer.read() if self.image == STANDARD_INPUT else self.image
+        seen = capsnet.explain(self.model, picture, self.label)
+        path = seen.save(self.out)
+        if self.json:
+            values = {"class": seen.label, "length": seen.length, "lengths": seen.lengths, "map": seen.map.tolist()}
+            return say(json.dumps(values | {"contributions": seen.contributions.tolist(), "picture": str(path)}))
+        return say(f"{self.image}: {seen}\n{path}  orange speaks for the class, blue against it")
 
 
 @dataclass(kw_only=True)

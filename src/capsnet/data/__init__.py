@@ -9,13 +9,16 @@ from capsnet._lazy import lazy
 from capsnet.data.augment import Augment
 
 if TYPE_CHECKING:
+    from capsnet.data._adapt import adapt
     from capsnet.data._frame import stroke_width
+    from capsnet.data._given import Given, given, given_folds, split_off
     from capsnet.data._pixels import MOST_BYTES, NotAnImage, open_image
     from capsnet.data._registry import (
         DatasetInfo,
         canonical,
         describe,
         info,
+        is_given,
         list_datasets,
         load,
         options_of,
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
 else:  # at run time they are imported when the first one is used
     __getattr__, __dir__ = lazy(
         __name__,
-        "_frame _pixels _registry base folders._listing folders.loader generated.multimnist "
+        "_adapt _frame _given _pixels _registry base folders._listing folders.loader generated.multimnist "
         "generated.outlines generated.sentences generated.shapes generated.transformed preprocess readers.cifar "
         "readers.download readers.fashion readers.idx readers.mat5 readers.mnist readers.norb readers.svhn splits "
         "words",
@@ -73,6 +76,7 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "FolderDataset",
+    "Given",
     "NotAnImage",
     "Outlines",
     "Pairs",
@@ -85,6 +89,7 @@ __all__ = [
     "Subset",
     "Transformed",
     "Words",
+    "adapt",
     "affnist",
     "batch_indices",
     "batches",
@@ -96,9 +101,12 @@ __all__ = [
     "fetch_idx",
     "find_or_fetch",
     "folder",
+    "given",
+    "given_folds",
     "idx_dataset",
     "images_in",
     "info",
+    "is_given",
     "list_datasets",
     "load",
     "mnist",
@@ -116,6 +124,7 @@ __all__ = [
     "sentences",
     "shapes",
     "small_norb",
+    "split_off",
     "splits_of",
     "stroke_width",
     "svhn",

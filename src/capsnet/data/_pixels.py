@@ -65,7 +65,7 @@ def open_image(
         own = UNSIGNED.get(file.suffix.lower()) if isinstance(file, Path) else None
         formats = (own,) if own else FORMATS
     with _clear_errors(None if isinstance(source, bytes) else str(source)):
-        size = file.stat().st_size if isinstance(file, Path) else len(source)
+        size = file.stat().st_size if isinstance(file, Path) else file.getbuffer().nbytes
         if size > MOST_BYTES:
             raise ValueError(f"the file is too large: {size:,} bytes, at most {MOST_BYTES:,} are read")
         try:

@@ -58,6 +58,12 @@ class Entry:
 
 
 _ENTRIES: dict[str, Entry] = {}
+GIVEN = "python"  # instead of the name of a data set: the data were given in Python
+
+
+def is_given(spec: str) -> bool:
+    """Whether the data of this spec were given in Python, so that no name finds them again."""
+    return spec.partition(":")[0] == GIVEN
 
 
 def register(
@@ -84,7 +90,7 @@ def register(
     """
 
     def decorate(loader: Loader) -> Loader:
-        if name in _ENTRIES:
+        if name in (*_ENTRIES, GIVEN):
             raise ValueError(f"a data set named {name!r} is already registered")
         _ENTRIES[name] = Entry(loader, description, splits, path, environment, source, gallery, objects)
         return loader
@@ -168,6 +174,11 @@ def load(spec: str, split: str = "train") -> Dataset:
 
 
 def _find(spec: str) -> tuple[str, Entry]:
+    if is_given(spec):
+        raise ValueError(
+            "the data set was given in Python and is not stored with the run: pass a data set, as in "
+            "evaluate(model, dataset) or train(config, data=...)"
+        )
     name = check_name("data set", spec.partition(":")[0], list_datasets())
     return name, _ENTRIES[name]
 

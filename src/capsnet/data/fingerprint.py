@@ -69,7 +69,7 @@ def _checksum(dataset: Any) -> int:
     value = 0
     for part in parts:
         for start in range(0, len(part), 4096):  # a slice of a subset may have to be copied
-            value = zlib.crc32(np.ascontiguousarray(part[start : start + 4096]), value)
+            value = zlib.crc32(np.ascontiguousarray(part[start : start + 4096]).data, value)
     return value
 
 

@@ -27,8 +27,10 @@ TITLE, BODY, SMALL = 12, 9, 8  # points
 
 def figure(width: float, height: float) -> "Figure":
     """An empty white page of width x height inches, known to no global list of figures."""
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("figures need matplotlib: pip install 'capsnet[train]'") from None
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 

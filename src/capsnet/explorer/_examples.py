@@ -21,6 +21,7 @@ PAIRS = 100  # the first ones; higher numbers begin again
 COLUMNS = 24
 
 Write = Callable[[str, bytes], object]
+Row = tuple[int, int, int | None]  # index, label, what it is read as if that is wrong
 
 
 def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, Any]:
@@ -36,7 +37,8 @@ def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, A
     about: dict[str, Any] = {"models": {}, "sets": []}
     for number, group in enumerate(galleries.values()):
         kinds = {entry.name: _kinds(entry) for entry in group}
-        indices = sorted({row[0] for own in kinds.values() for rows in own.values() for row in rows})
+        rows = [row for own in kinds.values() for shown in own.values() for row in shown]
+        indices = sorted({index for index, *_ in rows if index is not None})
         dataset = group[0].gallery.examples().dataset
         pictures = quantise(dataset.batch(np.array(indices)).images)
         file = f"examples-{number}.png"
@@ -50,20 +52,20 @@ def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, A
     return about
 
 
-def _kinds(entry: ModelEntry) -> dict[str, list[list[int | None]]]:
+def _kinds(entry: ModelEntry) -> dict[str, list[Row]]:
     """The first page of each kind, and all of these under "any"."""
     labels, profile = entry.gallery.examples().labels, entry.profile
     wrong = {item.index: item.seen_as for item in profile.wrong} if profile else {}
 
-    def rows(indices: Iterable[int]) -> list[list[int | None]]:
-        return [[int(n), int(labels[n]), wrong.get(int(n))] for n in indices]
+    def rows(indices: Iterable[int]) -> list[Row]:
+        return [(int(n), int(labels[n]), wrong.get(int(n))) for n in indices]
 
-    def first(items: list[Example]) -> list[list[int | None]]:
+    def first(items: list[Example]) -> list[Row]:
         return rows([item.index for item in items[:PAGE]])
 
     kinds = {str(k): rows(np.flatnonzero(labels == k)[:PAGE]) for k in range(entry.model.num_classes)}
     kinds |= {"hard": first(profile.hard if profile else []), "wrong": first(profile.wrong if profile else [])}
-    return kinds | {"any": rows(sorted({row[0] for own in kinds.values() for row in own if row[0] is not None}))}
+    return kinds | {"any": rows(sorted({row[0] for own in kinds.values() for row in own}))}
 
 
 def _pairs(gallery: Gallery, file: str, write: Write) -> dict[str, Any] | None:

@@ -119,7 +119,7 @@ class RoutingGraphs:
         try:
             content = graph(Steps(own), {"votes": votes}, TRACE, {"votes": (1, 2, 3)})
         except ValueError as error:
-            self.say(f"without {name} routing: {error}")
+            self.say(f"{name} routing is left out: {error}")
             return _Made("", None)
         only = _fixed_size(content, axis=2)
         file = f"routing-{sum(map(len, self.made.values()))}-{name}.onnx"
@@ -156,6 +156,7 @@ def variants(model: Model, graphs: RoutingGraphs) -> dict[str, dict[str, Any]]:
             chosen = other.class_routing
             assert chosen is not None
             expected, alone = _trace(other, images), chosen(votes, trace=True).trace
+            assert alone is not None
             if torch.allclose(expected.activations, alone.activations, atol=EQUAL):
                 file = graphs.find(chosen, votes.shape[2], name)
                 usual = own if name == own.name else routing.get(name)

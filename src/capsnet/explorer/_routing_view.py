@@ -48,12 +48,8 @@ def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
 
 
 def _contributions(seen: Trace) -> dict[str, Any]:
-    """What each child brings to each parent, along the parent: c_ij (u_hat_ij . v_j) / |v_j|.
-
-    Over the children these add up to |s_j|, where s_j is the sum that the routing squashes.
-    """
-    along = torch.nn.functional.normalize(seen.poses[:, 0], dim=-1)  # (R, J, D)
-    brought = seen.couplings[:, 0] * torch.einsum("ijd,rjd->rij", seen.votes[0], along)
+    """What each child brings to each parent: see ``routing.contributions``."""
+    brought = routing.contributions(seen)[:, 0]  # (R, I, J)
     size = max(float(brought.abs().max()), 1e-12)
     return {"contributions": _packed((brought * (32767 / size)).round().numpy().astype("<i2")), "contribution": size}
 

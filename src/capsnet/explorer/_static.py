@@ -92,6 +92,8 @@ def _write_page(made: Path) -> None:
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     text = text.replace("<html ", '<html data-backend="runtime" ', 1)
     text = text.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n  {policy}', 1)
+    early = '<script src="static/js/runtime.js" type="module"></script>'  # loads the networks beside the page
+    text = text.replace("</head>", f"  {early}\n</head>", 1)
     assert policy in text
     assert 'data-backend="runtime"' in text
     _write(made / "index.html", text.encode())

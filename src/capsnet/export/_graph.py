@@ -37,8 +37,9 @@ def graph(
     with kernels.using("plain"), torch.no_grad(), quiet():
         try:
             program = torch.export.export(module, tuple(inputs.values()), dynamic_shapes=shapes, strict=False)
-            names = {"input_names": list(inputs), "output_names": list(outputs)}
-            converted = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+            converted = torch.onnx.export(
+                program, input_names=list(inputs), output_names=list(outputs), dynamo=True, verbose=False
+            )
             assert converted is not None
             proto = converted.model_proto
         except Exception as error:  # the exceptions of tracer and converter are not public

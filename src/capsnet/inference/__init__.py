@@ -11,6 +11,7 @@ from capsnet.inference.evaluation import (
     pick_device,
     sweep_dimensions,
 )
+from capsnet.inference.explanation import Explanation, explain
 from capsnet.inference.int8 import to_int8
 from capsnet.inference.prediction import (
     PRESENT,
@@ -26,12 +27,14 @@ __all__ = [
     "OFFSETS",
     "PRESENT",
     "Evaluation",
+    "Explanation",
     "Prediction",
     "answers",
     "check_fit",
     "check_kind",
     "evaluate",
     "evaluating",
+    "explain",
     "measure",
     "pick_device",
     "predict",

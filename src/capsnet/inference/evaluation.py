@@ -56,7 +56,7 @@ class Evaluation(NamedTuple):
 
 def evaluate(
     model: Model | str | Path,
-    dataset: Dataset | TorchDataset | DataLoader | Sequence[tuple[Any, Any]] | str | None = None,
+    dataset: Dataset | TorchDataset | DataLoader | Sequence[Any] | str | Any | None = None,
     *,
     split: str = "test",
     batch_size: int = 250,
@@ -67,9 +67,10 @@ def evaluate(
 
     Args:
         model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
-        dataset: a data set of this package or its name, a torch ``Dataset`` or ``DataLoader``, or a sequence of
-            (image, label); images float in [0, 1] or uint8, labels class numbers or multi-hot. None takes what the
-            model was trained on, as its card says, else MNIST.
+        dataset: a data set of this package or its name, a torch ``DataLoader``, or what ``data.adapt`` takes: a pair
+            of arrays, a torch ``Dataset`` or a sequence of (image, label), a Hugging Face data set; images float in
+            [0, 1] or uint8, labels class numbers, names of classes or multi-hot. None takes what the model was
+            trained on, as its card says, else MNIST.
         split: which split of a named data set.
         batch_size: how many are computed at a time; a ``DataLoader`` has its own.
         device: where to compute; None leaves the model where it is.

@@ -12,10 +12,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset as TorchDataset
 from tqdm import tqdm
 
 from capsnet._files import expanded, write_atomically
 from capsnet.data import Preprocess, Words, images_in, preprocess_for
+from capsnet.data.labelled import as_picture, images_of, is_columns
 from capsnet.models import Model, Output
 from capsnet.weights import load
 
@@ -71,7 +73,8 @@ def predict(
     Args:
         pictures: files, folders (all images below them), bytes of image files, Pillow images or arrays (uint8, or float
             in [0, 1]), one or many, (N, H, W, C) or (N, C, H, W) as well; tensors (C, H, W) or (N, C, H, W) of the
-            model's own size, float in [0, 1] or uint8; or texts.
+            model's own size, float in [0, 1] or uint8; a torch ``Dataset`` of (image, label) or a Hugging Face data
+            set, whose labels are not looked at; or texts.
         model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
         batch_size: how many are computed at a time; it does not change the answers.
         threshold: a class is present if its capsule is at least this long: see ``Prediction.labels``.
@@ -101,7 +104,7 @@ def predictions(
     model = model if isinstance(model, Model) else load(model)
     if isinstance(pictures, Picture):
         pictures = list(pictures) if isinstance(pictures, np.ndarray | Tensor) and pictures.ndim == 4 else [pictures]
-    items = list(pictures) if model.takes_texts else unfold(pictures, skip=skip)
+    items = list(pictures) if model.takes_texts else unfold(without_labels(pictures), skip=skip)
     preprocess = None if all(isinstance(item, Tensor) for item in items) else preprocessing_of(model)
     return _answered(items, model, preprocess, batch_size, threshold, progress, skip)
 
@@ -124,6 +127,14 @@ def _answered(
             bar.update(len(chunk))
             for item in chunk:
                 yield item if isinstance(item, Skipped) else next(answers)
+
+
+def without_labels(pictures: Any) -> Iterable[Picture | Skipped]:
+    """The images of a torch or a Hugging Face data set, or of pairs (image, label); other pictures as they are."""
+    if is_columns(pictures) or isinstance(pictures, TorchDataset):
+        return [as_picture(image) for image in images_of(pictures)]
+    items: list[Any] = [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
+    return items
 
 
 def unfold(pictures: Iterable[Picture | Skipped], *, skip: bool = False) -> list[Picture | Skipped]:

@@ -6,6 +6,7 @@ from capsnet.layers.conv import ClassCaps, ConvCaps
 from capsnet.layers.decoder import ConvDecoder, DenseDecoder
 from capsnet.layers.decoupled import DecoupledConv2d
 from capsnet.layers.dense import DenseCaps
+from capsnet.layers.head import CapsuleHead
 from capsnet.layers.homogeneous import HomogeneousCaps
 from capsnet.layers.oscillating import KuramotoLayer, Oscillation, Readout
 from capsnet.layers.pathways import PathwayLayer
@@ -16,6 +17,7 @@ from capsnet.layers.stem import ResidualStem
 
 __all__ = [
     "CReLU",
+    "CapsuleHead",
     "Capsules",
     "ClassCaps",
     "ComplexBatchNorm2d",

@@ -2,7 +2,18 @@
 
 from capsnet.routing._registry import describe, get, list_forms, list_routings, option_names, register
 from capsnet.routing.attention import Attention
-from capsnet.routing.base import Edges, Formula, Phases, Routed, Routing, SquashingRouting, Trace, couple, undecided
+from capsnet.routing.base import (
+    Edges,
+    Formula,
+    Phases,
+    Routed,
+    Routing,
+    SquashingRouting,
+    Trace,
+    contributions,
+    couple,
+    undecided,
+)
 from capsnet.routing.dynamic import Dynamic
 from capsnet.routing.em import EM
 from capsnet.routing.heinsen import Heinsen
@@ -48,6 +59,7 @@ __all__ = [
     "Trace",
     "Uniform",
     "VariationalBayes",
+    "contributions",
     "couple",
     "describe",
     "get",

@@ -240,6 +240,19 @@ def undecided(couplings: Tensor, logits: Tensor, normalised: Normalised) -> Tens
     return entropy.mean(dim=-1).clamp(0, 1)
 
 
+def contributions(trace: Trace) -> Tensor:
+    """What each child brings to each parent, along the parent: c_ij (u_hat_ij . v_j) / |v_j|, in every iteration.
+
+    Over the children these add up to |s_j|, where s_j is the sum that the routing squashes.
+
+    Shapes: a dense trace -> (R, B, I, J).
+    """
+    if trace.couplings.ndim != 4:
+        raise ValueError(f"expected the trace of a dense layer, got couplings of shape {tuple(trace.couplings.shape)}")
+    along = torch.nn.functional.normalize(trace.poses, dim=-1)  # (R, B, J, D)
+    return trace.couplings * torch.einsum("bijd,rbjd->rbij", trace.votes, along)
+
+
 def by_parent(votes: Tensor) -> Tensor:
     """The same votes with each parent's together in memory, so that contractions over children copy nothing."""
     return votes.transpose(-3, -2).contiguous().transpose(-3, -2)

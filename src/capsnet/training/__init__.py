@@ -11,20 +11,24 @@ from capsnet.training.config import TrainConfig, check_config, read_config
 if TYPE_CHECKING:
     from capsnet.training.checkpoint import Diverged
     from capsnet.training.folds import CrossValidation, cross_validate
+    from capsnet.training.learning import Learned, learn
     from capsnet.training.loop import Interrupted, Result, train
     from capsnet.training.objective import loss_inputs
     from capsnet.training.prepare import build, first, load_splits, recorded
     from capsnet.training.run import Run, environment, processor
+    from capsnet.training.tracking import Tracker
     from capsnet.training.trial import Tried, load_to_choose, try_out
 else:  # at run time they are imported when the first one is used
-    __getattr__, __dir__ = lazy(__name__, "checkpoint folds loop objective prepare run trial")
+    __getattr__, __dir__ = lazy(__name__, "checkpoint folds learning loop objective prepare run tracking trial")
 
 __all__ = [
     "CrossValidation",
     "Diverged",
     "Interrupted",
+    "Learned",
     "Result",
     "Run",
+    "Tracker",
     "TrainConfig",
     "Tried",
     "build",
@@ -32,6 +36,7 @@ __all__ = [
     "cross_validate",
     "environment",
     "first",
+    "learn",
     "load_splits",
     "load_to_choose",
     "loss_inputs",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from capsnet import data, weights
 from capsnet._files import write_atomically
-from capsnet.data import FolderDataset
+from capsnet.data import FolderDataset, Given, given_folds
 from capsnet.metrics import Proportion, wilson_interval
 from capsnet.training import distributed
 from capsnet.training.config import TrainConfig, read_config
@@ -49,6 +49,7 @@ def cross_validate(
     config: TrainConfig,
     folds: int,
     *,
+    data: Any = None,
     out: str | Path | None = None,
     resume: str = "no",
     device: str = "auto",
@@ -59,6 +60,7 @@ def cross_validate(
 
     Args:
         config: the configuration; its data must be one that can be folded, as ``folder:PATH`` can.
+        data: data in Python instead: what ``capsnet.data.adapt`` takes, all examples in one source.
         out: folder of all folds; default ``runs/RECIPE/K-folds-SEED``. Fold n is in ``fold-n``.
         resume: "no", or "auto" to keep finished folds and train the others.
     """
@@ -66,13 +68,12 @@ def cross_validate(
         raise ValueError(f'resume must be "no" or "auto" with folds, got {resume!r}')
     if folds < 2:
         raise ValueError(f"folds must be at least 2, got {folds}")
-    name = config.data.partition(":")[0]
-    if not {"folds", "fold"} <= set(data.options_of(name)):
-        foldable = [n for n in data.list_datasets() if {"folds", "fold"} <= set(data.options_of(n))]
-        raise ValueError(f"{name} has its own test split: cross-validation is for {', '.join(foldable)}")
     if config.eval_limit is not None:
         raise ValueError(f"eval_limit={config.eval_limit} would leave images untested: folds test every image once")
-    config = recorded(config)
+    if data is None:
+        _check_foldable(config.data)
+    source = None if data is None else given_folds(data, folds)
+    config = recorded(config, source and Given(source.spec, {}))
     _check_start(config)
     folder = Path(out) if out is not None else Path("runs") / config.recipe / f"{folds}-folds-{config.seed}"
     with distributed.process_group(device) as rank_device:
@@ -80,19 +81,30 @@ def cross_validate(
         job = distributed.current_job()
         if distributed.broadcast_from_main(lambda: resume == "no" and not _is_free(folder, job)):
             raise ValueError(f"cannot train in {folder}: it is not empty; choose another --out, or --resume auto")
-        files = distributed.broadcast_from_main(
-            lambda: _begin(folder, job, data.with_options(config.data, folds=folds))
-        )
+        files = distributed.broadcast_from_main(lambda: _begin(folder, job, config.data, folds))
         finished: list[dict[str, Any]] = []
         for fold in range(folds):
-            spec = data.canonical(data.with_options(config.data, folds=folds, fold=fold))
+            examples = source.folds[fold] if source else None
+            spec = examples.spec if examples else _spec(config.data, folds, fold)
             part, fold_folder = dataclasses.replace(config, data=spec), folder / f"fold-{fold}"
             results = distributed.broadcast_from_main(partial(_results, fold_folder, part))
             if results is None:
-                train(part, out=fold_folder, resume="auto", device=device, threads=threads, compile=compile)
+                options: dict[str, Any] = {"device": device, "threads": threads, "compile": compile}
+                train(part, data=examples, out=fold_folder, resume="auto", **options)
                 results = distributed.broadcast_from_main(partial(_results, fold_folder, part))
             finished.append(results or {})
         return distributed.broadcast_from_main(lambda: _summarise(folder, config, files, finished))
+
+
+def _check_foldable(spec: str) -> None:
+    name = spec.partition(":")[0]
+    if not {"folds", "fold"} <= set(data.options_of(name)):
+        foldable = [n for n in data.list_datasets() if {"folds", "fold"} <= set(data.options_of(n))]
+        raise ValueError(f"{name} has its own test split: cross-validation is for {', '.join(foldable)}")
+
+
+def _spec(spec: str, folds: int, fold: int) -> str:
+    return data.canonical(data.with_options(spec, folds=folds, fold=fold))
 
 
 def _is_free(folder: Path, job: distributed.Job) -> bool:
@@ -100,9 +112,9 @@ def _is_free(folder: Path, job: distributed.Job) -> bool:
     return begun_by(job, folder) or not (folder.is_dir() and any(path.name != SUMMARY for path in folder.iterdir()))
 
 
-def _begin(folder: Path, job: distributed.Job, spec: str) -> str:
+def _begin(folder: Path, job: distributed.Job, spec: str, folds: int) -> str:
     """Record which images there are, or refuse to resume with others; returns their fingerprint."""
-    files = _fingerprint(spec)
+    files = spec if data.is_given(spec) else _fingerprint(data.with_options(spec, folds=folds))
     if (folder / SUMMARY).is_file() and any(folder.glob("fold-*")):
         before = json.loads((folder / SUMMARY).read_text()).get("files", files)
         if before != files:
@@ -148,6 +160,8 @@ def _overlap(one: str, other: str) -> bool:
     """Whether two specs name the same data set and one path equals or contains the other."""
     if one.partition(":")[0] != other.partition(":")[0]:
         return False
+    if data.is_given(one):
+        return one.partition(",")[0] == other.partition(",")[0]
     with contextlib.suppress(ValueError):  # an option of another version
         a, b = data.path_of(one), data.path_of(other)
         return a is None or b is None or a.is_relative_to(b) or b.is_relative_to(a)

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from capsnet import data
-from capsnet.data import Dataset
+from capsnet.data import Dataset, given
 from capsnet.data.ahead import made_ahead
 from capsnet.data.fingerprint import fingerprint
 from capsnet.inference import Evaluation
@@ -47,6 +47,7 @@ from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 from capsnet.training.run import JOB, Run, environment, open_on_all_ranks
+from capsnet.training.tracking import Tracker, available
 
 __all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "read_losses", "train", "train_step"]
 log = logging.getLogger("capsnet")
@@ -79,12 +80,14 @@ class Result(NamedTuple):
 def train(
     config: TrainConfig,
     *,
+    data: Any = None,
     out: str | Path | None = None,
     resume: str | Path = "no",
     device: str = "auto",
     threads: int | None = None,
     compile: bool = False,
     figures: bool = True,
+    trackers: Sequence[Tracker] = (),
 ) -> Result:
     """Train a model, test it once, and write a run folder.
 
@@ -92,32 +95,44 @@ def train(
 
     Args:
         config: the configuration; ``capsnet.recipes`` has complete ones.
+        data: data in Python instead of those that the configuration names: one source, which is split by class (70 %
+            train, 15 % validation, 15 % test), or a mapping of these splits to sources. A source is what
+            ``capsnet.data.adapt`` takes: arrays, a torch or Hugging Face data set, or one of this package.
         out: folder of the run; default ``runs/RECIPE/TIME-SEED``.
         resume: "no", "auto" (the newest unfinished run with an equal config) or a run folder.
         device: auto, cpu, cuda or mps.
         threads: CPU threads; None leaves PyTorch's choice.
         compile: whether to use torch.compile; a minute at the start, faster steps after it.
         figures: whether to draw figures at the end.
+        trackers: told the configuration, the metrics and the results, see ``capsnet.training.Tracker``.
     """
     if threads is not None:
         most = 8 * (os.cpu_count() or 1)
         if not 1 <= threads <= most:
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
-    config = check_config(dataclasses.asdict(recorded(config)))
+    source = None if data is None else given(data)
+    config = check_config(dataclasses.asdict(recorded(config, source)))
     with distributed.process_group(device) as rank_device:
         log_processes(config)
         check_precision(config, rank_device)
         with distributed.local_main_first():
-            splits = load_splits(config)
+            splits = load_splits(config, source)
         model = build(config, splits[0]).to(rank_device)
         run = open_on_all_ranks(config, out, resume)
         with run.lock(), logging_redirect_tqdm():
-            return train_in(run, new_state(config, model, compile), *splits, compile, figures)
+            return train_in(run, new_state(config, model, compile), *splits, compile, figures, trackers)
 
 
 def train_in(
-    run: Run, state: State, training: Dataset, validation: Dataset | None, test: Dataset, compiled: bool, figures: bool
+    run: Run,
+    state: State,
+    training: Dataset,
+    validation: Dataset | None,
+    test: Dataset,
+    compiled: bool,
+    figures: bool,
+    trackers: Sequence[Tracker],
 ) -> Result:
     """Start or resume the run of a folder, and finish it."""
     state.examples = len(training)
@@ -131,13 +146,17 @@ def train_in(
     run.forget_after(state.step, state.epoch)
     settled = {"processes": distributed.world_size(), "precision": settle_precision(state, training, run)}
     run.record_environment(state.step, environment(state.device) | settled)
-    board = open_board(run.folder, state, training)
-    with stop_politely() as stopped, explained(compiled):
-        fit(state, training, validation, run, board, stopped)
-    board.close()
-    if state.best_weights is not None:
-        state.tested.load_state_dict(state.best_weights)
-    test_result = report(state, run, test, figures)
+    figures, tensorboard = available(figures, state.config.tensorboard)
+    board, results = open_board(run.folder, state, training, tensorboard, trackers), None
+    try:
+        with stop_politely() as stopped, explained(compiled):
+            fit(state, training, validation, run, board, stopped)
+        if state.best_weights is not None:
+            state.tested.load_state_dict(state.best_weights)
+        test_result = report(state, run, test, figures)
+        results = test_result.metrics
+    finally:
+        board.close(results)
     if distributed.is_main():
         run.checkpoint.unlink(missing_ok=True)
         (run.folder / JOB).unlink(missing_ok=True)
@@ -166,13 +185,16 @@ def fit(
     board: Board,
     stopped: Callable[[], bool],
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    weights: Tensor | None = None,
 ) -> None:
-    """Run the remaining epochs. ``on_epoch`` gets each one's metrics, and replaces the progress bar."""
+    """Run the remaining epochs. ``on_epoch`` gets each one's metrics, and replaces the progress bar; ``weights`` (J,)
+    are those of the classes, by default what the configuration says."""
     config, state.examples = state.config, len(training)
     done, hidden = state.epoch * len(training) + state.seen, None if distributed.is_main() and not on_epoch else True
     unit = " texts" if training.vocabulary else " images"
     with tqdm(total=config.epochs * len(training), initial=done, unit=unit, disable=hidden, dynamic_ncols=True) as bar:
-        weights = class_weights(training) if config.class_weights else None
+        if weights is None and config.class_weights:
+            weights = class_weights(training)
         while not state.finished:
             bar.set_description(f"epoch {state.epoch + 1}/{config.epochs}", refresh=False)
             since = run_epoch(state, training, weights, run, board, stopped, bar)
@@ -282,7 +304,9 @@ def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) 
     board.epoch(line, state, validation)
     state.sums, state.seen, state.spent, state.batch = {}, 0, 0.0, 0
     # an epoch may be a single step, too short for a checkpoint after each
-    if state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every:
+    if run.writes and (
+        state.epoch == config.epochs or state.step // config.checkpoint_every > before // config.checkpoint_every
+    ):
         save_checkpoint(state, run.checkpoint)
     accuracy = f"  validation accuracy {line['val_accuracy']:.2%}" if validation is not None else ""
     if seconds < 0.5 and state.epoch % 10 and state.epoch != config.epochs:

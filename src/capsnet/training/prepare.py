@@ -2,13 +2,14 @@
 
 import dataclasses
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from capsnet import data
-from capsnet.data import Dataset
+from capsnet.data import Dataset, Given
 from capsnet.inference import check_kind
 from capsnet.models import Model, create_model, model_options
 from capsnet.training.config import TrainConfig
@@ -17,23 +18,27 @@ from capsnet.weights import list_weights, transfer
 log = logging.getLogger("capsnet")
 
 
-def recorded(config: TrainConfig) -> TrainConfig:
-    """The configuration with absolute paths of data and initial weights, as it is saved."""
+def recorded(config: TrainConfig, source: Given | None = None) -> TrainConfig:
+    """The configuration with absolute paths of data and initial weights, as it is saved.
+
+    Of data that were given in Python it records a fingerprint, so that a run is not resumed with others.
+    """
     init = config.init
     if init is not None and init not in list_weights() and Path(init).exists():
         init = str(Path(init).resolve())
-    return dataclasses.replace(config, data=data.canonical(config.data), init=init)
+    return dataclasses.replace(config, data=source.spec if source else data.canonical(config.data), init=init)
 
 
-def load_splits(config: TrainConfig) -> tuple[Dataset, Dataset | None, Dataset]:
+def load_splits(config: TrainConfig, source: Given | None = None) -> tuple[Dataset, Dataset | None, Dataset]:
     """Training, validation (None with ``train+validation``) and test split, with the configuration's limits.
 
     All are opened before training, so that a damaged file is found before the first epoch.
     """
-    training, test = data.load(config.data, config.train_on), data.load(config.data, "test")
+    load = source.load if source else partial(data.load, config.data)
+    training, test = load(config.train_on), load("test")
     if training.image_size != test.image_size or training.channels != test.channels:
         raise ValueError(f"{config.data}: training images {training} and test images {test} differ in size")
-    validation = data.load(config.data, "validation") if config.train_on == "train" else None
+    validation = load("validation") if config.train_on == "train" else None
     return (
         first(training, config.limit),
         None if validation is None else first(validation, config.eval_limit),

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from capsnet import metrics
-from capsnet.data import Dataset
+from capsnet.data import Dataset, is_given
 from capsnet.drawing import figures
 from capsnet.drawing.document import Code, Document, Figure, Heading, Table
 from capsnet.inference import OFFSETS, PRESENT, Evaluation, evaluating, sweep_dimensions
@@ -83,14 +83,15 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     credit = result.half_credit
     half = "" if credit is None else f" With half credit for one object of two: {credit}."
     takes = "TEXT" if model.takes_texts else "IMAGE"
-    commands = [f"capsnet evaluate {folder}", f"capsnet predict {takes} --model {folder}"]
-    commands += [f"tensorboard --logdir {folder}"] * config.tensorboard
+    commands = [] if is_given(config.data) else [f"capsnet evaluate {folder}"]
+    commands += [f"capsnet predict {takes} --model {folder}"]
+    commands += [f"tensorboard --logdir {folder}"] * (run.folder / "tensorboard").is_dir()
     formats = {"class": "", "precision": ".2%", "recall": ".2%", "auc": ".5f", "support": ""}
     rows = [
         ["-" if row[key] is None else format(row[key], style) for key, style in formats.items()]
         for row in result.metrics["per_class"]
     ]
-    page = Document(f"{config.recipe}: {config.model} on {config.data}")
+    page = Document(f"{config.recipe}: {config.model} on {data_of(config)}")
     return page.add(
         f"{model.num_parameters():,} parameters; {examples} `{config.train_on}` split, {epochs}, seed {config.seed}"
         f"{start}. The weights are those of epoch {epoch}{chosen}.",
@@ -105,15 +106,23 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     )
 
 
+def data_of(config: TrainConfig) -> str:
+    """What a page calls the data."""
+    return f"data given in Python ({config.data})" if is_given(config.data) else config.data
+
+
 def folds_page(config: TrainConfig, folder: Path, result: str, accuracies: Sequence[Proportion]) -> Document:
     """The README of a cross-validation."""
     start = f" The networks started from {config.init}." if config.init else ""
     again = ("capsnet", "train", str(folder / CONFIG), "--folds", str(len(accuracies)), "--out", "ANOTHER_FOLDER")
+    command = shlex.join(again)
+    if is_given(config.data):
+        command = f"capsnet.cross_validate(config, {len(accuracies)}, data=...)  # in Python, with the same data"
     rows = [[f"[{k}](fold-{k}/{README})", f"{one.value:.2%}", str(one.n)] for k, one in enumerate(accuracies)]
-    page = Document(f"{config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {config.data}")
+    page = Document(f"{config.recipe}: {len(accuracies)}-fold cross-validation of {config.model} on {data_of(config)}")
     return page.add(
         f"**Accuracy {result}.** Every image was tested once, by a network that was not trained on it.{start}",
         Table("", ["fold", "test accuracy", "images"], rows),
         "The folds estimate how well this *way of training* does. To use a network, train once more without `--folds`.",
-        Code(shlex.join(again)),
+        Code(command),
     )

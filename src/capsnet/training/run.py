@@ -132,8 +132,9 @@ def _record(line: str) -> dict[str, Any] | None:
         found = json.loads(line) if line.endswith("}") else None
     except (ValueError, RecursionError):
         return None
-    known = isinstance(found, dict) and isinstance(found.get("step"), int) and isinstance(found.get("kind"), str)
-    return found if known and (found["kind"] != "epoch" or isinstance(found.get("epoch"), int)) else None
+    if not isinstance(found, dict) or not isinstance(found.get("step"), int) or not isinstance(found.get("kind"), str):
+        return None
+    return found if found["kind"] != "epoch" or isinstance(found.get("epoch"), int) else None
 
 
 def open_on_all_ranks(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:

@@ -14,12 +14,11 @@ from capsnet.inference import pick_device
 from capsnet.training.board import Board
 from capsnet.training.checkpoint import new_state
 from capsnet.training.config import TrainConfig, check_config
+from capsnet.training.learning import NEVER
 from capsnet.training.loop import Interrupted, fit, stop_politely
 from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, recorded
 from capsnet.training.run import ENV, RESULTS, environment, open_run
-
-NEVER = 10**9  # steps between checkpoints: an interrupted trial starts again
 
 
 class Tried(NamedTuple):
@@ -47,7 +46,7 @@ def try_out(
     check_precision(config, chosen_device)
     model = build(config, training).to(chosen_device)
     run = open_run(config, out, "no")
-    with run.lock():
+    with run.lock():  # an interrupted trial starts again
         state = new_state(dataclasses.replace(config, checkpoint_every=NEVER), model)
         run.write(ENV, environment(chosen_device) | {"precision": settle_precision(state, training, run)})
         try:

@@ -1,10 +1,13 @@
 """Expanded MNIST and affNIST: translated only, or under affine maps, always on the canvas."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from capsnet.data import Augment, Preprocess, affnist, batches, expanded_mnist, load, mnist
+from capsnet.data.generated import transformed
 from capsnet.data.generated.transformed import AFFINE, CANVAS, INK, Transformed
 from capsnet.data.warping import draw_maps, warp_images
 
@@ -175,3 +178,21 @@ def test_original_files_are_preferred(tmp_path, monkeypatch) -> None:
 def test_every_epoch_shows_every_digit_once() -> None:
     indices = [i for batch in batches(expanded_mnist("validation"), 1000, shuffle=True) for i in batch.indices.tolist()]
     assert sorted(indices) == list(range(10_000))
+
+
+def test_affnist_is_not_downloaded_unchecked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No hash of the original files was published: without ``unverified`` nothing is fetched."""
+    monkeypatch.setattr(transformed, "cache_dir", lambda: tmp_path)
+    monkeypatch.delenv("CAPSNET_AFFNIST", raising=False)
+    asked: list[Path | None] = []
+    monkeypatch.setattr(transformed, "find_affnist", lambda split, folder=None: _not_there(asked, folder))
+    with pytest.raises(FileNotFoundError, match=r"hashes were never published: .*unverified=true"):
+        load("affnist:source=original", "test")
+    assert asked == [tmp_path / "affnist"]
+    with pytest.raises(FileNotFoundError, match="asked for None"):
+        load("affnist:source=original,unverified=true", "test")
+
+
+def _not_there(asked: list[Path | None], folder: Path | None) -> list[Path]:
+    asked.append(folder)
+    raise FileNotFoundError(f"asked for {folder}")

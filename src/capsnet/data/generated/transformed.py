@@ -149,18 +149,21 @@ def affnist(
     source: Literal["auto", "original", "generated"] = "auto",
     versions: Annotated[int, Field(ge=1, le=VERSIONS)] = VERSIONS,
     seed: Annotated[int, Field(ge=0)] = 0,
+    unverified: bool = False,
 ) -> Dataset:
     """Load affNIST's test split, or one generated from MNIST's validation digits, for model selection.
 
     Args:
         path: folder of the original MATLAB files.
         source: ``auto`` reads the original files if they are in ``path`` or were downloaded before, and else generates;
-            ``original`` downloads them if they are missing; ``generated`` always generates.
+            ``original`` needs them; ``generated`` always generates.
         versions: how many versions of each digit; the original has 32.
         seed: of the generated ones.
+        unverified: download the original files if they are missing. Their hashes were never published, so nobody can
+            tell whether the files are the authors'.
     """
     digits = mnist(split)
-    files = _original(split, path, source)
+    files = _original(split, path, source, unverified)
     if files:
         images, labels = read_affnist(files, limit=versions * len(digits))
         name, digit = f"affnist {split} (original files)", _digit(digits.image_size)
@@ -168,13 +171,20 @@ def affnist(
     return Transformed(digits, shift=None, bend=True, versions=versions, seed=seed, name=f"affnist {split} (generated)")
 
 
-def _original(split: str, path: str | Path | None, source: str) -> list[Path]:
+def _original(split: str, path: str | Path | None, source: str, unverified: bool) -> list[Path]:
     """The files to read, or none if it is to be generated."""
     if source == "generated" or split != "test":
         return []
-    if path is not None or source == "original":
-        return find_affnist(split, None if path is None else Path(path))
+    if path is not None:
+        return find_affnist(split, Path(path))
     try:
         return find_affnist(split, cache_dir() / "affnist")  # downloaded before
     except FileNotFoundError:
-        return []
+        if source != "original":
+            return []
+    if not unverified:
+        raise FileNotFoundError(
+            "affnist: the original files are not on this machine, and their hashes were never published: download them "
+            "yourself and write affnist:FOLDER, or take them unchecked with affnist:source=original,unverified=true"
+        )
+    return find_affnist(split)

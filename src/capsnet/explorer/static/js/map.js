@@ -74,7 +74,7 @@ class PoseMap {
       "data-testid": "map-morph",
       oninput: () => { this.morph = Number(this.slider.value); this.draw(); },
     });
-    this.other = small("map-another", "", () => this.another().catch(report));
+    this.other = small("map-another", "Another one", () => this.another().catch(report));
     this.keep = small("map-keep", "Keep this drawing", () => this.keepThis());
     this.ends = [["map-from", "Your drawing"], ["map-to", "The other one"]].map(([id, label]) =>
       h("canvas", { class: "pixels", role: "img", "data-testid": id, "aria-label": label }));

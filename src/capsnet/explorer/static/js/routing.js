@@ -83,6 +83,7 @@ class RoutingPanel {
   /** Offer the network in which the routing is worth seeing, if it is another one. */
   async suggest() {
     const [model, trace, seen] = [currentModel(), this.trace, state.get("seen")];
+    if (model === this.better) this.offerRow.hidden = true; // it was chosen
     if (!this.visible || !trace || !model || this.shape === undefined) return;
     const found = state.get("route") ? null : await mostDecided(state.get("models"), model, trace.entropy.at(-1), seen);
     if (model !== currentModel()) return;

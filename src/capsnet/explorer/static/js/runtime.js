@@ -24,15 +24,17 @@ function start(lane) {
     waiting.clear();
     delete workers[lane]; // the next question tries again
   });
-  return worker;
+  workers[lane] = worker;
 }
 
 export function ask(path, body) {
   const lane = loaded && QUICK.includes(path) ? "quick" : "slow";
-  workers[lane] ??= start(lane);
+  if (!workers[lane]) start(lane);
   const number = (asked += 1);
   return new Promise((resolve, reject) => {
     waiting.set(number, { path, resolve, reject });
     workers[lane].postMessage({ number, path, body });
   });
 }
+
+start("slow"); // while the page is still being built: the networks take longest to load

@@ -55,7 +55,7 @@ function faces() {
     const parts = assemble(whole, side);
     return { whole: drawParts(parts, side), moved: drawParts(handedOn(parts, by), side) };
   }));
-  return { models: [plain, capsules], pictures: made, what: "of these three wholes in three disorders" };
+  return { models: [plain, capsules], pictures: made, what: `of ${made.length} such pictures of ${wholes.length} things` };
 }
 
 /** The same of test pictures whose quarters are exchanged. */

@@ -79,11 +79,18 @@ const GAUSSIAN = [0, 1, 2, 3].map((x) => Math.exp(-0.5 * x * x));
 const BELL = GAUSSIAN.map((value) => value / (2 * (GAUSSIAN[1] + GAUSSIAN[2] + GAUSSIAN[3]) + 1));
 
 /** Gaussian of standard deviation 1, cut off at 3; the border's values continue outside. */
-export const smoothed = bothWays(({ height, width, data }) => {
-  const out = plane(height, width);
+export function smoothed({ height, width, data }) {
+  const [down, out] = [plane(height, width), plane(height, width)];
+  for (let y = 0; y < height; y += 1) {
+    const at = [-3, -2, -1, 0, 1, 2, 3].map((k) => clip(y + k, 0, height - 1) * width);
+    for (let x = 0; x < width; x += 1) {
+      down.data[y * width + x] = BELL[0] * data[at[3] + x] + BELL[1] * (data[at[2] + x] + data[at[4] + x]) +
+        BELL[2] * (data[at[1] + x] + data[at[5] + x]) + BELL[3] * (data[at[0] + x] + data[at[6] + x]);
+    }
+  }
   const row = new Float32Array(width + 6);
   for (let y = 0; y < height; y += 1) {
-    row.set(data.subarray(y * width, (y + 1) * width), 3);
+    row.set(down.data.subarray(y * width, (y + 1) * width), 3);
     row.fill(row[3], 0, 3).fill(row[width + 2], width + 3);
     for (let x = 0; x < width; x += 1) {
       out.data[y * width + x] = BELL[0] * row[x + 3] + BELL[1] * (row[x + 2] + row[x + 4]) +
@@ -91,7 +98,7 @@ export const smoothed = bothWays(({ height, width, data }) => {
     }
   }
   return out;
-});
+}
 
 /** The largest value within `reach` in each row: the places that may still become the largest wait in a queue. */
 export function widest({ height, width, data }, reach) {

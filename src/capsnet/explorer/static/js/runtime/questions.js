@@ -5,7 +5,7 @@ import { digit, galleryPage, randomPair } from "./examples.js";
 import { decoded, forward } from "./networks.js";
 import { descending, toBase64, toByte } from "./numbers.js";
 import { see, upload } from "./prepare.js";
-import { json, run, warm } from "./sessions.js";
+import { json, run } from "./sessions.js";
 import { describeTrace, entropies, rows } from "./trace.js";
 
 const OFFSETS = Array.from({ length: 11 }, (_, n) => Math.round(-25 + 5 * n) / 100); // of a sweep
@@ -56,12 +56,6 @@ async function draw(model, poses, classes) {
   if (!model.decoder_file) throw new Error("this model has no decoder: its poses cannot be drawn");
   const { values, shape } = await decoded(model, poses, classes);
   return pictures(values, shape);
-}
-
-async function models() {
-  const all = await networks();
-  warm(all.models[0].network); // the first picture is classified as soon as it is there
-  return all;
 }
 
 async function classify({ model: name, seen, routing, iterations }) {
@@ -136,7 +130,7 @@ const WITH_BODY = {
 };
 
 const WITHOUT = {
-  models,
+  models: networks,
   gallery: async (model, query) => {
     const [kind, page] = [query.get("kind") ?? "any", Number(query.get("page"))];
     const { items, pictures: shown, pages } = await galleryPage(model, kind, page);

@@ -1,6 +1,7 @@
 /** A worker that answers the page's questions with the networks beside the page. */
 
 import { answer } from "./questions.js";
+import { json, warm } from "./sessions.js";
 
 // one after another, as they come: a network that computes takes the whole worker anyway
 let last = Promise.resolve();
@@ -14,3 +15,6 @@ addEventListener("message", ({ data: { number, path, body } }) => {
     }
   });
 });
+
+// the first picture is classified as soon as it is there
+if (name === "slow") json("networks.json").then(({ models: [first] }) => warm(first.network), () => {});

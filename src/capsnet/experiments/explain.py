@@ -1,0 +1,150 @@
+"""Do the contributions of the children show where a class is? `capsnet.explain` judged where the truth is known.
+
+A class capsule is a sum of votes, so it says by itself what each child brought to it: c (u_hat . v) / |v|. Spread over
+the pixels that each child sees, this is a map that needs no gradient. Here it stands beside integrated gradients
+(Sundararajan, Taly, Yan 2017) and Grad-CAM (Selvaraju et al. 2017) on generated pictures of two touching or overlapping
+objects (`shapes:kind=crowded`), of which every pixel's owner is known. Two controls know no class: the ink, and chance.
+
+Two questions: do the highest pixels of the map of a class lie on the object of that class (IoU with as many pixels as
+the object has), and does the class disappear when they are blackened first (deletion: the area under its presence,
+lower is better)? The claim to look at: a routing that assigns parts to wholes should point to the right object.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from capsnet import data
+from capsnet.data import Shapes
+from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
+from capsnet.drawing.plots import Line, lines
+from capsnet.experiments import _attributions, _nets
+from capsnet.experiments._registry import register
+from capsnet.experiments._report import Report
+from capsnet.experiments.lab import Lab
+from capsnet.metrics import Measure, difference, mean_interval
+from capsnet.models import Model
+from capsnet.training import TrainConfig
+
+DIFFERS = [
+    "Nothing was published to compare the numbers with.",
+    "The fields of the children are 9 of 40 pixels wide, so the map of their contributions is coarse; times the ink "
+    "it is as sharp as the picture. Only classes that are present and found (presence of 0.5 or more) are explained.",
+    "Blackened pictures are none that the network was trained on, for all methods alike.",
+]
+STEPS, BATCH, FOUND = 20, 50, 0.5
+
+
+def config(lab: Lab, seed: int) -> TrainConfig:
+    """A CapsNet with small windows, whose children see 9 of 40 pixels."""
+    longer = lab.pick({}, {"limit": 8_000, "epochs": 4, "batch_size": 32, "lr": 2e-3}, {"epochs": 20})
+    narrow = lab.pick({}, {"conv_channels": 32}, {})
+    return _nets.capsnet(lab, crowded(lab), seed=seed, iterations=3, decoder=False, kernel_size=5, **narrow, **longer)
+
+
+def crowded(lab: Lab) -> str:
+    return "shapes:kind=crowded,objects=2" + lab.pick(",count=200", "", "")
+
+
+def plan(lab: Lab) -> list[TrainConfig]:
+    return [config(lab, seed) for seed in lab.seeds]
+
+
+@register("explain", "Explain: do the parts that a class capsule is made of lie on its object?", plan=plan)
+def run(lab: Lab) -> Report:
+    report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS])
+    count = lab.pick(6, 100, 1_000)
+    test = data.load(crowded(lab), "test")
+    assert isinstance(test, Shapes)
+    trained = [lab.train(config(lab, seed)) for seed in lab.seeds]
+    measured = [
+        lab.remember("maps", partial(measure, t.model, test, count), run=t.folder, n=count, steps=STEPS)
+        for t in trained
+    ]
+    report.raw = {"runs": [t.folder.name for t in trained], "error": [t.error for t in trained], "measured": measured}
+    found = {}
+    for what, words in (("iou", "IoU with the object"), ("area", "area under deletion")):
+        for name in _attributions.METHODS:
+            found[what, name] = _measure(f"{words}, {name}", [m[name][what] for m in measured])
+    report.measures = list(found.values())
+    ours = "contributions on ink"
+    for rival in ("integrated gradients", "Grad-CAM", "ink"):
+        for what, words in (("iou", "the IoU"), ("area", "the area under deletion")):
+            sentence = difference(f"{words} of {ours}", found[what, ours], f"that of {rival}", found[what, rival])
+            report.findings.append(f"{sentence[0].upper()}{sentence[1:]}.")
+    curves = [
+        Line(
+            name, [k / STEPS for k in range(STEPS + 1)], np.mean([m[name]["curve"] for m in measured], axis=0).tolist()
+        )
+        for name in _attributions.METHODS
+    ]
+    axes = ("share of the ink that is blackened, highest pixels first", "presence of the class, relative")
+    path = lines(lab.figure("deletion.png"), curves, "Deletion", "lower is better: the map names what counts", *axes)
+    report.draw(path, "The presence of a class while the pixels that a map ranks highest are blackened.")
+    report.draw(
+        _pictures(lab, trained[0].model, test), "The first test pictures, and the maps of each of their objects."
+    )
+    return report
+
+
+def measure(model: Model, test: Shapes, count: int) -> dict[str, Any]:
+    """Of each method the IoU and the area of every explained object, and the mean curve."""
+    model = model.cpu().eval()
+    values: dict[str, dict[str, list[Any]]] = {
+        name: {"iou": [], "area": [], "curve": []} for name in _attributions.METHODS
+    }
+    for start in range(0, min(count, len(test)), BATCH):
+        index = np.arange(start, min(start + BATCH, count, len(test)))
+        images, truth = test.batch(index).images, test.truth(index)
+        with torch.no_grad():
+            lengths = model(images).lengths
+        for k in range(test.objects):
+            classes = torch.from_numpy(truth.classes[:, k])
+            seen = (lengths.gather(1, classes[:, None])[:, 0] >= FOUND).numpy() & (truth.owner == k).any(axis=(1, 2))
+            if not seen.any() and start == k == 0:
+                seen[:] = True  # a smoke network finds nothing: its numbers have no meaning
+            if not seen.any():
+                continue
+            _add(values, model, images[seen], classes[seen], truth.owner[seen] == k)
+    return {
+        name: {"iou": v["iou"], "area": v["area"], "curve": np.mean(v["curve"], axis=0).tolist()}
+        for name, v in values.items()
+    }
+
+
+def _add(values: Any, model: Model, images: torch.Tensor, classes: torch.Tensor, owned: np.ndarray) -> None:
+    for name, method in _attributions.METHODS.items():
+        maps = method(model, images, classes)
+        curves = _attributions.deletion(model, images, classes, maps, STEPS)
+        values[name]["iou"] += _attributions.overlap(maps, owned)
+        values[name]["area"] += ((curves[:, 1:] + curves[:, :-1]).mean(axis=1) / 2).tolist()  # trapezes
+        values[name]["curve"] += curves.tolist()
+
+
+def _measure(name: str, seeds: list[list[float]]) -> Measure:
+    """A value per seed; the interval is over the objects of the first."""
+    means = [float(np.mean(values)) for values in seeds]
+    interval = mean_interval(seeds[0]) if len(seeds[0]) > 1 else None
+    return Measure(name, means, "", "-", interval, "", len(seeds[0]))
+
+
+def _pictures(lab: Lab, model: Model, test: Shapes) -> Any:
+    rows, shown = [], [name for name in _attributions.METHODS if name not in ("ink", "chance")]
+    batch, truth = test.batch(range(3)), test.truth(range(3))
+    for i in range(3):
+        for k in range(test.objects):
+            image, j = batch.images[i : i + 1], torch.from_numpy(truth.classes[i, k : k + 1])
+            cells = [Cell(image[0].numpy(), [Words(test.class_names[int(j)])])]
+            cells.append(Cell((truth.owner[i] == k)[None].astype(np.float32)))
+            for name in shown:
+                one = _attributions.METHODS[name](model.cpu(), image, j).clamp_min(0)
+                cells.append(Cell((one / one.max().clamp_min(1e-12)).numpy()))
+            rows.append(
+                Row(
+                    cells, heads=("picture", "object", *(name.replace(" ", "\n") for name in shown)) if not rows else ()
+                )
+            )
+    note = "white: what speaks for the class; the second column is the truth"
+    return picture_rows(lab.figure("maps.png"), rows, "Maps of two objects", note, size=160)

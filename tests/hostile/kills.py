@@ -1,0 +1,119 @@
+"""SIGKILL at random moments of a run: a training step, a checkpoint, a validation, a figure.
+
+The process that is killed is forked from one that has imported everything, so that no kill is spent on starting up.
+It keeps what it is doing in a shared byte; the parent reads it after the kill. The same run is resumed until it is
+finished, then compared with one that was left alone.
+"""
+
+import importlib
+import logging
+import mmap
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import capsnet
+from capsnet.training import TrainConfig, loop
+
+STAGES = ("between", "step", "checkpoint", "validation", "figures", "weights")
+STUCK = 300  # seconds for one run of a few steps, all its kills included
+PER_RUN = 40  # kills, then the run may finish
+report = importlib.import_module("capsnet.training.report")  # the package has a function of that name
+
+
+def configuration(idx_folder: Path, seed: int) -> TrainConfig:
+    options = {"conv_channels": 2, "primary_types": 1, "kernel_size": 5, "decoder_widths": [4, 4]}
+    return TrainConfig(
+        recipe="killed", model="capsnet", model_options=options, data=f"mnist:{idx_folder}", epochs=3, batch_size=40,
+        limit=160, eval_limit=40, checkpoint_every=1, tensorboard=False, seed=seed,
+    )  # fmt: skip
+
+
+def wrapped(stage: int, function: Callable[..., Any], doing: mmap.mmap) -> Callable[..., Any]:
+    """The function, which notes in the shared byte that it is running."""
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        before, doing[0] = doing[0], stage
+        try:
+            return function(*arguments, **options)
+        finally:
+            doing[0] = before
+
+    return noting
+
+
+def train_in_child(config: TrainConfig, folder: Path, doing: mmap.mmap) -> int:
+    """Fork; the child trains and leaves. Returns its process id."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        logging.disable(logging.CRITICAL)
+        targets: Any = (
+            (loop, "train_step"), (loop, "save_checkpoint"), (loop, "evaluate"), (report, "draw"), (report, "save"),
+        )  # fmt: skip
+        for stage, (module, name) in enumerate(targets, start=1):
+            setattr(module, name, wrapped(stage, getattr(module, name), doing))
+        capsnet.train(config, out=folder, resume="auto", device="cpu", figures=True)
+        code = 0
+    finally:
+        os._exit(code)
+    return 0
+
+
+def kill(folder: Path, idx_folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """``count`` kills over as many runs as they take: at which stages, and what was wrong."""
+    torch.set_num_threads(1)  # a process with OpenMP threads cannot be forked
+    chance, stages, wrong = random.Random(seed), Counter[str](), list[str]()
+    number = 0
+    while sum(stages.values()) < count and not wrong:
+        number += 1
+        config, killed = configuration(idx_folder, seed=number), folder / f"killed-{number}"
+        whole = capsnet.train(config, out=folder / f"whole-{number}", device="cpu").folder  # also imports everything
+        done = kill_one(config, killed, min(PER_RUN, count - sum(stages.values())), chance)
+        stages.update(done)
+        if not (killed / "results.json").is_file():
+            wrong.append(f"run {number}: lost after {sum(done.values())} kills")
+        elif (killed / "model.safetensors").read_bytes() != (whole / "model.safetensors").read_bytes():
+            wrong.append(f"run {number}: other weights after {sum(done.values())} kills")
+    return stages, wrong
+
+
+def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random) -> Counter[str]:
+    """Kill one run again and again, each time soon after a stage has begun, until it is finished."""
+    stages: Counter[str] = Counter()
+    deadline = time.monotonic() + STUCK
+    while not (folder / "results.json").is_file() and time.monotonic() < deadline:
+        doing = mmap.mmap(-1, 1)
+        process = train_in_child(config, folder, doing)
+        status = None
+        if sum(stages.values()) < most:
+            status = wait_for(chance.randrange(len(STAGES)), process, doing)
+            if status is None:
+                time.sleep(chance.choice((0.0, 0.001, 0.01, 0.05)) * chance.random())
+                os.kill(process, signal.SIGKILL)
+        if status is None:
+            _, status = os.waitpid(process, 0)
+        if os.WIFSIGNALED(status):
+            stages[STAGES[doing[0]]] += 1
+        elif status:
+            break  # it failed by itself
+    return stages
+
+
+def wait_for(stage: int, process: int, doing: mmap.mmap) -> int | None:
+    """Wait until the child has begun a stage; its status if it ended before."""
+    while stage and doing[0] != stage:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.0002)
+    return None

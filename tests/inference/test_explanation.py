@@ -1,0 +1,80 @@
+"""``explain``: contributions of children, laid over the picture."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import capsnet
+from capsnet.inference.explanation import lay_out, spread
+from capsnet.models import ReceptiveField
+from capsnet.routing import contributions, get
+
+
+def test_contributions_add_up_to_the_length_before_the_squash() -> None:
+    votes = torch.randn(2, 6, 3, 4)
+    routed = get("dynamic", iterations=2)(votes, trace=True)
+    assert routed.trace is not None
+    brought = contributions(routed.trace)
+    assert brought.shape == (2, 2, 6, 3)
+    for r in range(2):
+        sums = (routed.trace.couplings[r].unsqueeze(-1) * votes).sum(dim=1)  # s_j, (B, J, D)
+        assert torch.allclose(brought[r].sum(dim=1), sums.norm(dim=-1), atol=1e-5)
+
+
+def test_a_contribution_is_spread_over_what_its_child_sees() -> None:
+    field = ReceptiveField(size=3, stride=2, start=-1)  # the first child sees pixels -1, 0 and 1
+    grid = torch.zeros(1, 2, 2)
+    grid[0, 0, 1] = 6
+    maps = spread(grid, field, (5, 6))
+    expected = torch.zeros(5, 6)
+    expected[0:2, 1:4] = 1
+    assert torch.allclose(maps[0], expected)
+    assert spread(grid, None, (5, 6)).sum() == pytest.approx(6, rel=0.05)
+
+
+def test_explain_gives_map_class_and_contributions(tiny: capsnet.Model, tmp_path: Path) -> None:
+    picture = torch.rand(1, 20, 22)
+    seen = capsnet.explain(tiny, picture)
+    output = tiny.eval()(picture[None], trace=True)
+    best = int(output.lengths.argmax())
+    assert (seen.label, seen.map.shape) == (tiny.class_names[best], (20, 22))
+    assert seen.contributions.shape == tiny.grid
+    last = contributions(output.trace)[-1, 0, :, best].detach()
+    assert torch.allclose(seen.contributions.flatten(), last, atol=1e-6)
+    assert torch.allclose(seen.map.sum(), last.sum(), atol=1e-5)
+    other = capsnet.explain(tiny, picture, label="2")
+    assert other.label == capsnet.explain(tiny, picture, label=2).label == "2"
+    assert other.length == pytest.approx(output.lengths[0, 2].item(), abs=1e-6)
+    with Image.open(seen.save(tmp_path / "map.png")) as drawn:
+        assert drawn.size == (22 * 20, 20 * 20)
+    assert str(seen).startswith(f"{seen.label} (length ")
+    array = (picture[0].numpy() * 255).astype(np.uint8)
+    assert capsnet.explain(tiny, array).map.shape == (20, 22)
+
+
+def test_maps_of_a_batch_are_those_of_its_examples(tiny: capsnet.Model) -> None:
+    images = torch.rand(3, 1, 20, 22)
+    with torch.no_grad():
+        maps = lay_out(tiny, tiny.eval()(images, trace=True), torch.tensor([0, 1, 2]))[1]
+    for k in range(3):
+        assert torch.allclose(maps[k], capsnet.explain(tiny, images[k], label=k).map, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "message"),
+    [
+        (capsnet.create_model("cnn-small", channels=[2, 2, 2], widths=[4, 4]), None, "no routed class capsules"),
+        (capsnet.create_model("efficient-capsnet"), None, "sees the whole picture"),
+        (None, 3, "class must be from 0 to 2, got 3"),
+        (None, "cat", "unknown class 'cat'"),
+    ],
+)
+def test_other_networks_and_classes_are_refused(
+    model: capsnet.Model | None, label: int | str | None, message: str, tiny: capsnet.Model
+) -> None:
+    model = model or tiny
+    with pytest.raises(ValueError, match=message):
+        capsnet.explain(model, torch.rand(1, *model.image_size), label)

@@ -1,0 +1,200 @@
+"""``CapsNetClassifier`` in scikit-learn's tools, and what it takes."""
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+from torch.utils.data import TensorDataset
+
+import capsnet
+from capsnet.sklearn import CapsNetClassifier
+
+TINY = {"conv_channels": 4, "kernel_size": 3, "primary_types": 2, "primary_dim": 4, "pose_dim": 4, "decoder": False}
+# why a check of scikit-learn cannot pass; check_estimator reports these as expected failures
+EXPECTED = {
+    "check_methods_sample_order_invariance": "it wants 1e-9, but sums in float32 depend on the place in a batch by 1e-7"
+}
+QUICK = (  # of about 60 checks, those of inputs, parameters and state that train once or twice
+    "check_no_attributes_set_in_init",
+    "check_fit_score_takes_y",
+    "check_estimators_nan_inf",
+    "check_estimators_pickle",
+    "check_n_features_in_after_fitting",
+    "check_classifiers_one_label",
+    "check_classifiers_regression_target",
+    "check_fit2d_1sample",
+    "check_fit1d",
+    "check_requires_y_none",
+    "check_dict_unchanged",
+    "check_methods_subset_invariance",
+    "check_transformers_unfitted",
+)
+
+
+def tiny(**options: Any) -> CapsNetClassifier:
+    settings: dict[str, Any] = {"epochs": 8, "batch_size": 16, "lr": 2e-2, "random_state": 0, "n_jobs": 1}
+    return CapsNetClassifier("capsnet", TINY, **settings | options)
+
+
+def copy_of(classifier: CapsNetClassifier) -> Any:
+    return clone(classifier)
+
+
+def bars(count: int = 40) -> tuple[NDArray[np.uint8], NDArray[np.str_]]:
+    """Pictures of 8 x 8: a bright bar that lies or stands."""
+    images = np.random.default_rng(0).integers(0, 30, (count, 8, 8), dtype=np.uint8)
+    labels = np.array(["lies", "stands"])[np.arange(count) % 2]
+    for image, label in zip(images, labels, strict=True):
+        (image[3:5] if label == "lies" else image[:, 3:5])[...] = 230
+    return images, labels
+
+
+@pytest.fixture(scope="module")
+def fitted() -> CapsNetClassifier:
+    return tiny().fit(*bars())
+
+
+def test_it_learns_and_answers(fitted: CapsNetClassifier) -> None:
+    images, labels = bars()
+    assert fitted.score(images, labels) == 1
+    assert fitted.classes_.tolist() == ["lies", "stands"]
+    shares = fitted.predict_proba(images)
+    assert np.allclose(shares.sum(axis=1), 1)
+    output = fitted.model_(torch.from_numpy(images / 255).float()[:, None])
+    lengths = output.lengths.detach().numpy()
+    assert np.allclose(shares, lengths / lengths.sum(axis=1, keepdims=True), atol=1e-5)
+    assert np.allclose(fitted.transform(images), output.poses.detach().flatten(1).numpy(), atol=1e-5)  # type: ignore[union-attr]
+
+
+def test_equal_seeds_give_equal_networks(fitted: CapsNetClassifier) -> None:
+    torch.rand(3)  # another state of torch's generator
+    before = torch.random.get_rng_state()
+    again = copy_of(fitted).fit(*bars())
+    assert np.array_equal(again.predict_proba(bars()[0]), fitted.predict_proba(bars()[0]))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_pickle_holds_the_bytes_of_the_weights(fitted: CapsNetClassifier) -> None:
+    content = pickle.dumps(fitted)
+    assert b"capsnet-weights" in content
+    assert b"torch" not in content  # no tensors, no modules
+    again = pickle.loads(content)
+    assert np.array_equal(again.predict_proba(bars()[0]), fitted.predict_proba(bars()[0]))
+    assert isinstance(again.model_, capsnet.Model)
+
+
+def test_layouts_of_pictures_give_the_same(fitted: CapsNetClassifier) -> None:
+    images, labels = bars()
+    expected = fitted.predict_proba(images)
+    for other in (images[..., None], images[:, None], torch.from_numpy(images)):
+        assert np.array_equal(fitted.predict_proba(other), expected)
+    floats = tiny(epochs=1).fit(images / 255, labels)
+    assert np.allclose(floats.predict_proba(images / 255), tiny(epochs=1).fit(images, labels).predict_proba(images))
+    with pytest.raises(ValueError, match=r"expected pictures of \(C, H, W\) = \(1, 8, 8\), got \(1, 9, 8\)"):
+        fitted.predict(np.zeros((2, 9, 8)))
+
+
+def test_features_become_a_scaled_and_enlarged_picture() -> None:
+    images, labels = bars()
+    features = images.reshape(len(images), -1)[:, :60] / 10 - 3  # 8 x 8 is the smallest square that holds 60
+    classifier = tiny(epochs=1).fit(features, labels)
+    assert classifier.model_.image_size == (8, 8)
+    assert getattr(classifier, "n_features_in_") == 60  # noqa: B009
+    read = classifier._reader.read_again(classifier, features)
+    assert (read.min(), read.max()) == (0, 1)
+    assert (read[:, 0, 7, 4:] == 0).all()  # where there are no features
+    assert classifier._reader.read_again(classifier, features * 9).max() == 1
+    small = tiny(epochs=1, image_shape=(3, 2)).fit(features[:, :6], labels)
+    assert small.model_.image_size == (6, 4) or min(small.model_.image_size) >= 5
+    with pytest.raises(ValueError, match=r"image_shape \(3, 2\) has no room for 7 features"):
+        tiny(image_shape=(3, 2)).fit(features[:, :7], labels)
+
+
+def test_files_and_data_sets(tmp_path: Path) -> None:
+    images, labels = bars(12)
+    files = [str(tmp_path / f"{k}.png") for k in range(12)]
+    for file, image in zip(files, images, strict=True):
+        Image.fromarray(image).save(file)
+    classifier = tiny(epochs=1, image_shape=(8, 8)).fit(files, labels)
+    assert classifier.predict(files).shape == (12,)
+    assert capsnet.predict(files[0], classifier.model_)[0].label == classifier.predict(files)[0]
+    pairs = TensorDataset(torch.from_numpy(images), torch.arange(12) % 2)
+    numbered = tiny(epochs=1).fit(pairs)
+    assert numbered.classes_.tolist() == [0, 1]
+    assert 0 <= numbered.score(pairs) <= 1
+    with pytest.raises(ValueError, match="was trained on arrays"):
+        tiny(epochs=1).fit(images, labels).predict(files)
+
+
+def test_early_stopping_keeps_the_best_epoch() -> None:
+    images, labels = bars()
+    classifier = tiny(early_stopping=True, patience=2, epochs=50, lr=1e-2).fit(images, labels)
+    scores = classifier.validation_scores_
+    assert classifier.n_epochs_ == len(scores) == scores.index(max(scores)) + 3 < 50
+
+
+def test_class_weights_change_the_loss() -> None:
+    images, labels = bars()
+    labels[:30] = "lies"  # most labels are wrong, for the weights to decide
+    shares = [
+        tiny(class_weight=weight).fit(images, labels).predict_proba(images)[:, 1].mean()
+        for weight in (None, "balanced", {"stands": 50.0})
+    ]
+    assert shares[0] < shares[1] < shares[2]
+
+
+def test_threads_are_restored() -> None:
+    before = torch.get_num_threads()
+    tiny(epochs=1, n_jobs=2).fit(*bars(8))
+    assert torch.get_num_threads() == before
+    with pytest.raises(ValueError, match="n_jobs must not be 0"):
+        tiny(n_jobs=0).fit(*bars(8))
+
+
+def test_networks_without_poses_transform_to_features() -> None:
+    images, labels = bars(12)
+    options = {"channels": [4, 4, 4], "widths": [6], "dropout": 0.5}
+    classifier = CapsNetClassifier("cnn-small", options, epochs=1, random_state=0).fit(images, labels)
+    assert classifier.transform(images).ndim == 2
+    again = copy_of(classifier).fit(images, labels)  # dropout is seeded, too
+    assert np.array_equal(again.predict_proba(images), classifier.predict_proba(images))
+
+
+def test_scikit_learns_tools_take_it() -> None:
+    images, labels = bars()
+    assert cross_val_score(tiny(epochs=4), images, labels, cv=2).shape == (2,)
+    search = GridSearchCV(tiny(), {"epochs": [1, 8]}, cv=2).fit(images, labels)
+    assert search.best_params_ == {"epochs": 8}
+    flat = images.reshape(len(images), -1)
+    assert make_pipeline(StandardScaler(), tiny(epochs=1)).fit(flat, labels).predict(flat).shape == (40,)
+    assert make_pipeline(tiny(), LogisticRegression()).fit(images, labels).score(images, labels) == 1  # on poses
+
+
+def quick_checks() -> dict[str, Any]:
+    checks: Any = estimator_checks_generator(tiny())
+    named = {run.func.__name__: partial(run, estimator) for estimator, run in checks}
+    return {name: named[name] for name in QUICK}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_checks_of_scikit_learn_that_are_quick(name: str) -> None:
+    quick_checks()[name]()
+
+
+@pytest.mark.slow
+def test_all_checks_of_scikit_learn() -> None:
+    results = check_estimator(tiny(epochs=30), expected_failed_checks=EXPECTED, on_skip=None, on_fail=None)
+    failed = {row["check_name"]: str(row["exception"])[:300] for row in results if row["status"] == "failed"}
+    assert not failed
