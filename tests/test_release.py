@@ -47,6 +47,8 @@ def test_constraints_lie_above_the_floors() -> None:
     versions = {name.lower(): tuple(map(int, re.findall(r"\d+", version))) for name, version in pinned.items()}
     for line in floors((ROOT / "pyproject.toml").read_text()):
         name, floor = line.removesuffix(".*").split("==")
+        if name == "psycopg":  # installed only where PostgreSQL is asked for
+            continue
         found = versions.get(name.lower()) or versions[name.lower().replace("-", "_")]
         assert found >= tuple(map(int, floor.split("."))), (
             f"constraints.txt has an older {name} than pyproject.toml wants"
