@@ -176,7 +176,8 @@ class Visit:
 
     def collect(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):  # asked for by ``reset``
-            self.complaints.append(f"{message.text} ({message.location['url']})")
+            url = message.location["url"]
+            self.complaints.append(f"{message.text} ({url})" if url else message.text)
 
     def open(self, link: str = "") -> "Visit":
         """Open the page and wait until every panel is filled."""
