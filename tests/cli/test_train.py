@@ -75,7 +75,7 @@ def test_bad_names_are_refused_before_anything_begins(quick_recipe: None, capsys
     assert "Did you mean 'capsnet'" in refused(capsys, "train", "quick", "--model", "capsnt")
     assert "unknown routing" in refused(capsys, "train", "quick", "--routing", "dinamic")
     assert "Did you mean 'mnist'" in refused(capsys, "train", "quick", "--data", "mnits")
-    assert "option 'iterations' of capsnet" in refused(capsys, "train", "quick", "--iterations", "0")
+    assert "iterations must be at least 1, got 0" in refused(capsys, "train", "quick", "--iterations", "0")
     assert "epochs" in refused(capsys, "train", "quick", "--epochs", "0")
     assert "between 1 and" in refused(capsys, "train", "quick", "--threads", "0")
     assert "KEY=VALUE" in refused(capsys, "train", "quick", "--set", "pose_dim")

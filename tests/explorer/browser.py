@@ -176,7 +176,7 @@ class Visit:
 
     def collect(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):  # asked for by ``reset``
-            self.complaints.append(message.text)
+            self.complaints.append(f"{message.text} ({message.location['url']})")
 
     def open(self, link: str = "") -> "Visit":
         """Open the page and wait until every panel is filled."""

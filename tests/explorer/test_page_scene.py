@@ -14,7 +14,7 @@ from capsnet.data.generated._shapes_scenes import stroke_width
 from capsnet.data.generated._shapes_wholes import ARRANGEMENTS
 from capsnet.explorer import create_app
 from capsnet.models import Model
-from tests.explorer.browser import Visit, serving
+from tests.explorer.browser import Visit, new_context, serving
 from tests.explorer.conftest import tensor
 from tests.explorer.reading import apart
 
@@ -32,10 +32,15 @@ def networks() -> dict[str, Model]:
     return {name: capsnet.load(name) for name in NAMES}
 
 
-@pytest.fixture(scope="module")
-def home(chromium: Browser, networks: dict[str, Model]) -> Iterator[str]:
+@pytest.fixture
+def visit(chromium: Browser, networks: dict[str, Model]) -> Iterator[Visit]:
     with serving(create_app(networks)) as address:
-        yield address
+        context = new_context(chromium, address)
+        visit = Visit(context.new_page(), address).open()
+        visit.pardoned += ["pair/random"]  # there are no pairs of shapes, and the panel says so
+        yield visit
+        visit.close()
+        context.close()
 
 
 def expected(whole: str, moves: Sequence[Sequence[float]]) -> NDArray:

@@ -72,6 +72,7 @@ def test_story_by_keyboard(visit: Visit, bundled: Model) -> None:
     expect(visit.by("story-start")).to_be_focused()
     assert len(visit.page.evaluate(LIT)) >= 9
     assert apart(visit.grey("seen"), four) == 0  # free play goes on with what was drawn
+    visit.link()  # the address is up to date
     visit.page.goto(visit.home + link)
     step(visit, 4)
 

@@ -190,7 +190,7 @@ def test_fixed_point_converges() -> None:
         ("kmeans", {"temperature": 0.0}, "temperature must be positive and finite"),
         ("em", {"covariance": "spherical"}, "option covariance of em routing must be 'diagonal' or 'full'"),
         ("em", {"min_variance": 0.0}, "min_variance must be positive"),
-        ("em", {"iterations": 0}, "iterations must be a whole number of at least 1"),
+        ("em", {"iterations": 0}, "iterations must be a whole number from 1 to 1000, got 0"),
         ("attention", {"iterations": 1.5}, "option iterations of attention routing must be a valid integer, got 1.5"),
         (
             "em",
