@@ -102,7 +102,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = markdown.replace("\n\n", f"\n\n{TRY}\n\n", 1)
     markdown = LINK.sub(lambda m: m[1] + led(m[2], uri), markdown)
     markdown = BLOCK.sub(lambda m: f'<div class="formula">{convert(m[1].strip(), display="block")}</div>\n', markdown)
-    return INLINE.sub(lambda m: literal(convert(m[1])), markdown)
+    return INLINE.sub(lambda m: f"<span>{literal(convert(m[1]))}</span>", markdown)  # in a line, not a block
 
 
 def literal(mathml: str) -> str:
