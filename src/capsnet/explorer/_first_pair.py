@@ -10,12 +10,11 @@ from capsnet.data.base import Singles
 from capsnet.explorer._answers import added
 from capsnet.explorer._seen import place
 from capsnet.explorer._service import ModelEntry
-from capsnet.inference import evaluating
+from capsnet.inference import PRESENT, evaluating
 from capsnet.serving.images import Bytes, quantise
 
 SEARCHED = 60  # pairs
 AT_ONCE = 10
-PRESENT = 0.5  # a capsule at least as long counts as present; the page's too
 
 
 def first_pair(entry: ModelEntry, others: Iterable[ModelEntry]) -> int:
