@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from axe_playwright_python.sync_playwright import Axe
 from numpy.typing import NDArray
 from playwright.sync_api import Locator
 
@@ -17,6 +19,17 @@ Visits = Callable[..., Visit]
 
 DIGITS = 5.1e-4  # the bars show three digits
 DOWN = ((0.5, 0.2), (0.5, 0.8))  # a stroke that is classified as a 1
+
+
+def grave_violations(visit: Visit) -> list[tuple[str, list[Any]]]:
+    """What axe calls serious or critical: rules, and up to three places of each. The page must let axe in."""
+    found = Axe().run(visit.page).response
+    assert len(found["passes"]) > 25
+    return [
+        (violation["id"], [node["target"] for node in violation["nodes"]][:3])
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
 
 
 def says(model: Model, picture: NDArray) -> tuple[list[float], torch.Tensor]:

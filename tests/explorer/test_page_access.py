@@ -2,11 +2,10 @@
 
 import re
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.explorer.browser import Visit
-from tests.explorer.reading import Visits, apart
+from tests.explorer.reading import Visits, apart, grave_violations
 
 
 def test_axe_finds_no_serious_violation(visits: Visits) -> None:
@@ -18,14 +17,7 @@ def test_axe_finds_no_serious_violation(visits: Visits) -> None:
             visit.page.emulate_media(color_scheme=scheme)
             visit.page.set_viewport_size({"width": width, "height": 900})
             visit.quiet()
-            found = Axe().run(visit.page).response
-            assert len(found["passes"]) > 25
-            grave = [
-                (violation["id"], [node["target"] for node in violation["nodes"]][:3])
-                for violation in found["violations"]
-                if violation["impact"] in ("serious", "critical")
-            ]
-            assert grave == [], (scheme, width)
+            assert grave_violations(visit) == [], (scheme, width)
 
 
 def test_page_does_not_scroll_sideways(visits: Visits) -> None:

@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 import capsnet
@@ -13,7 +12,7 @@ from capsnet.explorer import create_app
 from capsnet.models import Model
 from tests.explorer.browser import Visit, new_context, serving
 from tests.explorer.conftest import BUNDLED, tensor
-from tests.explorer.reading import Visits, apart
+from tests.explorer.reading import Visits, apart, grave_violations
 
 TITLES = ("Same parts", "Draw", "Turn it", "The parts vote", "Two digits", "Your turn")
 LIT = "() => [...document.querySelectorAll('main > .panel')].filter((p) => !p.hidden && !p.inert).map((p) => p.id)"
@@ -109,13 +108,7 @@ def test_story_is_accessible_in_both_themes(visits: Visits) -> None:
         while f"{number} of" not in visit.page.locator(".story-count").inner_text():
             visit.click("story-next")
         visit.quiet()
-        found = Axe().run(visit.page).response
-        grave = [
-            (violation["id"], [node["target"] for node in violation["nodes"]][:3])
-            for violation in found["violations"]
-            if violation["impact"] in ("serious", "critical")
-        ]
-        assert grave == [], (scheme, number)
+        assert grave_violations(visit) == [], (scheme, number)
 
 
 def test_story_of_a_network_without_capsules_borrows_one(visits: Visits) -> None:
