@@ -29,7 +29,7 @@ def colourful(visit: Visit) -> NDArray:
 
 
 def test_contributions_light_the_strokes(visits: Visits) -> None:
-    visit = visits(reduced_motion="reduce").open()
+    visit = visits().open()
     seen = visit.grey("seen")
     trace = visit.ask("trace", seen=wire(seen))
     assert numbers(visit) == pytest.approx([totals(trace)[-1, 7], trace["lengths"][-1][7]], abs=0.011)
@@ -86,7 +86,8 @@ PLAYED = """async (canvas) => {
 }"""
 
 
-def test_votes_fly_while_it_plays(visit: Visit) -> None:
+def test_votes_fly_while_it_plays(visits: Visits) -> None:
+    visit = visits(reduced_motion="no-preference").open()
     lines = visit.page.locator(".flight-lines")
     visit.by("routing-slow").check()
     assert lines.evaluate(PLAYED) > 2  # they move without another step

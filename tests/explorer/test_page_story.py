@@ -77,7 +77,7 @@ def test_story_by_keyboard(visit: Visit, bundled: Model) -> None:
 
 
 def test_story_by_touch_on_a_phone(visits: Visits) -> None:
-    visit = visits(has_touch=True, viewport={"width": 360, "height": 740}, reduced_motion="reduce").open("#story")
+    visit = visits(has_touch=True, viewport={"width": 360, "height": 740}).open("#story")
     step(visit, 1)
     for number in range(2, 7):
         visit.by("story-next").tap()
@@ -98,7 +98,7 @@ def test_story_by_touch_on_a_phone(visits: Visits) -> None:
 
 
 def test_story_is_accessible_in_both_themes(visits: Visits) -> None:
-    visit = visits(bypass_csp=True, reduced_motion="reduce").open("#story")
+    visit = visits(bypass_csp=True).open("#story")
     expect(visit.by("story-live")).to_contain_text("Of the first")
     text = visit.page.locator(".story-text")
     expect(text).to_have_attribute("aria-live", "polite")
