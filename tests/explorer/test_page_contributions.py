@@ -70,7 +70,7 @@ def test_contributions_light_the_strokes(visits: Visits) -> None:
     visit.quiet()
     expect(visit.by("model")).to_have_value("matrix-mnist")
     expect(visit.by("routing-offer")).to_be_hidden()
-    assert float(visit.by("entropy").locator("output").inner_text()) < 0.5
+    visit.until(lambda: float(visit.by("entropy").locator("output").inner_text()) < 0.5)
 
 
 # How many pictures of the votes are shown in the first iteration: counted in the page, where no frame is missed.
