@@ -213,7 +213,7 @@ class Visit:
 
     def quiet(self) -> None:
         """Wait until all requests are answered."""
-        self.page.wait_for_function(QUIET)
+        self.page.wait_for_function(QUIET, polling=20)  # else each frame, which would be drawn for that
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until a condition in Python holds."""

@@ -61,7 +61,7 @@ def test_story_is_accessible_in_both_themes(visits: Visits) -> None:
     expect(visit.by("story-live")).to_contain_text("Of the first")
     text = visit.page.locator(".story-text")
     expect(text).to_have_attribute("aria-live", "polite")
-    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1), ("dark", 1), ("dark", 4), ("light", 5))
+    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("dark", 1), ("light", 4))
     for scheme, number in looks:
         visit.page.emulate_media(color_scheme=scheme)
         while f"{number} of" not in visit.page.locator(".story-count").inner_text():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, expect
 
 from capsnet.data import ArrayDataset
-from capsnet.explorer import write_static
+from capsnet.explorer import _graphs, write_static
 from capsnet.explorer._onnx_web import runtime_files
 from capsnet.models import Model
 from tests.explorer.browser import Visit, new_context, serving_folder
@@ -28,6 +28,7 @@ SAME = 1e-4
 LARGEST = 12e6  # bytes, compressed
 PACKED = {"points": ("<f4", SAME), "contributions": ("<i2", 4)}  # type and tolerance
 ROUTINGS = ("dynamic", "uniform")
+MOST = 5  # iterations
 ASK = "async ([home, path, body]) => (await import(`${home}static/js/backend.js`)).ask(path, body)"
 
 
@@ -49,7 +50,9 @@ def folder(bundled: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(f"{place}.lock"):
         if not place.exists():
             said: list[str] = []
-            write_static(place, {BUNDLED: bundled}, routings=ROUTINGS, say=said.append)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(_graphs, "MOST", MOST)  # fewer take less time to export
+                write_static(place, {BUNDLED: bundled}, routings=ROUTINGS, say=said.append)
             if not sys.stderr.isatty():  # on a terminal there is a bar instead
                 assert said == ["routings ...", f"{BUNDLED} ...", "pictures ..."]
     return place
@@ -102,12 +105,12 @@ def test_answers_are_the_servers(page: Visit, client: TestClient, bundled: Model
     votes = [[[0.6, 0.85], [-0.11, -0.64]], [[0.82, 0.73], [0.38, -0.42]], [[0.5, -0.42], [-0.88, 0.63]]]
     questions: list[tuple[str, dict[str, Any]]] = [
         ("classify", {"seen": seen}),
-        ("classify", {"seen": seen, "iterations": 7}),
+        ("classify", {"seen": seen, "iterations": MOST}),
         ("classify", {"seen": seen, "routing": "uniform"}),
         ("decode", {"poses": [pose, pose], "classes": [0, 4]}),
         ("sweep", {"pose": pose, "class": 0}),
         ("trace", {"seen": seen, "class": 0}),
-        ("trace", {"seen": seen, "class": 8, "iterations": 5}),
+        ("trace", {"seen": seen, "class": 8, "iterations": 4}),
         ("see", {"image": wire(blot), "centre": True}),
         ("see", {"image": wire(blot), "centre": False}),
         ("pair", {"first": seen, "second": seen, "offsets": [[-4, 3], [12, -12]]}),
@@ -116,7 +119,7 @@ def test_answers_are_the_servers(page: Visit, client: TestClient, bundled: Model
         found = page.page.evaluate(ASK, [page.home, f"/api/{what}", {"model": BUNDLED, **body}])
         expected = client.post(f"/api/{what}", json={"model": BUNDLED, **body}).json()
         check_same(found, expected, what)
-    toy = {"votes": votes, "routing": "dynamic", "iterations": 10}
+    toy = {"votes": votes, "routing": "dynamic", "iterations": MOST}
     found = page.page.evaluate(ASK, [page.home, "/api/toy/route", toy])
     check_same(found, client.post("/api/toy/route", json=toy).json(), "toy")
     for path in (
