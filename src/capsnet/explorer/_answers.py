@@ -44,6 +44,7 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
         "margins": model.margins._asdict() if model.margins else None,
         "receptive": model.receptive_field._asdict() if model.receptive_field else None,
         "gallery": entry.gallery.exists(),
+        "pairs": entry.gallery.has_pairs(),
     }
 
 
