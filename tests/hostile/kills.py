@@ -6,10 +6,12 @@ finished, then compared with one that was left alone.
 """
 
 import importlib
+import json
 import logging
 import mmap
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -18,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 
 import capsnet
 from capsnet.training import TrainConfig, loop
+from capsnet.training.run import Run
 
 STAGES = ("between", "step", "checkpoint", "validation", "figures", "weights")
-STUCK = 300  # seconds for one run of a few steps, all its kills included
+STUCK = 1200  # seconds for one run of a few steps, all its kills included
 PER_RUN = 40  # kills, then the run may finish
 report = importlib.import_module("capsnet.training.report")  # the package has a function of that name
 
@@ -31,7 +35,7 @@ report = importlib.import_module("capsnet.training.report")  # the package has a
 def configuration(idx_folder: Path, seed: int) -> TrainConfig:
     options = {"conv_channels": 2, "primary_types": 1, "kernel_size": 5, "decoder_widths": [4, 4]}
     return TrainConfig(
-        recipe="killed", model="capsnet", model_options=options, data=f"mnist:{idx_folder}", epochs=3, batch_size=40,
+        recipe="killed", model="capsnet", model_options=options, data=f"mnist:{idx_folder}", epochs=3, batch_size=8,
         limit=160, eval_limit=40, checkpoint_every=1, tensorboard=False, seed=seed,
     )  # fmt: skip
 
@@ -69,22 +73,52 @@ def train_in_child(config: TrainConfig, folder: Path, doing: mmap.mmap) -> int:
     return 0
 
 
-def kill(folder: Path, idx_folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """``count`` kills over as many runs as they take: at which stages, and what was wrong."""
+def kill(
+    folder: Path, idx_folder: Path, count: int, seed: int, tell: Callable[[str], Any] = lambda line: None
+) -> tuple[Counter[str], list[str]]:
+    """``count`` kills over as many runs as they take: at which stages, and what was wrong. ``tell`` hears it."""
     torch.set_num_threads(1)  # a process with OpenMP threads cannot be forked
     chance, stages, wrong = random.Random(seed), Counter[str](), list[str]()
     number = 0
     while sum(stages.values()) < count and not wrong:
         number += 1
-        config, killed = configuration(idx_folder, seed=number), folder / f"killed-{number}"
+        config, killed = configuration(idx_folder, seed=1000 * seed + number), folder / f"killed-{number}"
         whole = capsnet.train(config, out=folder / f"whole-{number}", device="cpu").folder  # also imports everything
         done = kill_one(config, killed, min(PER_RUN, count - sum(stages.values())), chance)
         stages.update(done)
-        if not (killed / "results.json").is_file():
-            wrong.append(f"run {number}: lost after {sum(done.values())} kills")
-        elif (killed / "model.safetensors").read_bytes() != (whole / "model.safetensors").read_bytes():
-            wrong.append(f"run {number}: other weights after {sum(done.values())} kills")
+        wrong += [
+            f"run {seed} {number} after {sum(done.values())} kills: {what}" for what in differences(whole, killed)
+        ]
+        tell(f"run {number}: {dict(done)}, in all {dict(stages)}")
+        for finished in (whole, killed):
+            if not wrong:
+                shutil.rmtree(finished)
     return stages, wrong
+
+
+def differences(whole: Path, killed: Path) -> list[str]:
+    """What differs between a run that was left alone and one that was killed; times may."""
+    if not (killed / "results.json").is_file():
+        return ["the run is lost"]
+    wrong = [
+        f"another {name}"
+        for name in ("model.safetensors", "results.json", "config.json")
+        if (killed / name).read_bytes() != (whole / name).read_bytes()
+    ]
+    if _recorded(whole) != _recorded(killed):
+        wrong.append("other lines in metrics.jsonl")
+    names = [sorted(str(path.relative_to(run)) for path in run.rglob("*")) for run in (whole, killed)]
+    if names[0] != names[1]:
+        wrong.append(f"other files: {sorted(set(names[0]) ^ set(names[1]))}")
+    for figure in (killed / "figures").glob("*.png"):
+        Image.open(figure).load()
+    return wrong
+
+
+def _recorded(folder: Path) -> list[str]:
+    timed = {"seconds", "images_per_second"}
+    lines = Run(folder).records()
+    return [json.dumps({key: value for key, value in line.items() if key not in timed}) for line in lines]
 
 
 def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random) -> Counter[str]:
