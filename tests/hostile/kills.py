@@ -27,8 +27,12 @@ from capsnet.training import TrainConfig, loop
 from capsnet.training.run import Run
 
 STAGES = ("between", "step", "checkpoint", "validation", "figures", "weights")
+ENDING = (4, 5)  # stages after the last epoch
+MOST_ENDING = 8  # kills of a run there
+DELAYS = (0.0, 0.001, 0.01, 0.05)  # seconds at most after a stage has begun: a step takes a few milliseconds
+DRAWING = 1.0  # seconds at most after the figures have begun
 STUCK = 1200  # seconds for one run of a few steps, all its kills included
-PER_RUN = 40  # kills, then the run may finish
+PER_RUN = 30  # kills, then the run may finish
 report = importlib.import_module("capsnet.training.report")  # the package has a function of that name
 
 
@@ -122,17 +126,19 @@ def _recorded(folder: Path) -> list[str]:
 
 
 def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random) -> Counter[str]:
-    """Kill one run again and again, each time soon after a stage has begun, until it is finished."""
+    """Kill one run again and again, each time soon after a stage has begun, then let it finish."""
     stages: Counter[str] = Counter()
     deadline = time.monotonic() + STUCK
     while not (folder / "results.json").is_file() and time.monotonic() < deadline:
         doing = mmap.mmap(-1, 1)
         process = train_in_child(config, folder, doing)
+        ended = sum(stages[STAGES[stage]] for stage in ENDING)
         status = None
-        if sum(stages.values()) < most:
-            status = wait_for(chance.randrange(len(STAGES)), process, doing)
+        if sum(stages.values()) < most and ended < MOST_ENDING:
+            status = wait_for(chance.choice(ENDING if ended else (0, 1, 2, 3, 3)), process, doing)
             if status is None:
-                time.sleep(chance.choice((0.0, 0.001, 0.01, 0.05)) * chance.random())
+                longest = DRAWING if doing[0] == STAGES.index("figures") else chance.choice(DELAYS)
+                time.sleep(longest * chance.random())
                 os.kill(process, signal.SIGKILL)
         if status is None:
             _, status = os.waitpid(process, 0)
@@ -144,8 +150,8 @@ def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random
 
 
 def wait_for(stage: int, process: int, doing: mmap.mmap) -> int | None:
-    """Wait until the child has begun a stage; its status if it ended before."""
-    while stage and doing[0] != stage:
+    """Wait until the child has begun a stage, or is beyond the last epoch; its status if it ended before."""
+    while stage and doing[0] != stage and (stage in ENDING or doing[0] not in ENDING):
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             return status
