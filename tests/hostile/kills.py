@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 from PIL import Image
+from tqdm import tqdm
 
 import capsnet
 from capsnet.training import TrainConfig, loop
@@ -65,6 +67,7 @@ def train_in_child(config: TrainConfig, folder: Path, doing: mmap.mmap) -> int:
     code = 1
     try:
         logging.disable(logging.CRITICAL)
+        tqdm.set_lock(threading.RLock())  # its own is shared with the parent: a killed child would keep it for ever
         targets: Any = (
             (loop, "train_step"), (loop, "save_checkpoint"), (loop, "evaluate"), (report, "draw"), (report, "save"),
         )  # fmt: skip
@@ -135,7 +138,7 @@ def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random
         ended = sum(stages[STAGES[stage]] for stage in ENDING)
         status = None
         if sum(stages.values()) < most and ended < MOST_ENDING:
-            status = wait_for(chance.choice(ENDING if ended else (0, 1, 2, 3, 3)), process, doing)
+            status = wait_for(chance.choice(ENDING if ended else (0, 1, 2, 3, 3)), process, doing, deadline)
             if status is None:
                 longest = DRAWING if doing[0] == STAGES.index("figures") else chance.choice(DELAYS)
                 time.sleep(longest * chance.random())
@@ -149,11 +152,13 @@ def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random
     return stages
 
 
-def wait_for(stage: int, process: int, doing: mmap.mmap) -> int | None:
+def wait_for(stage: int, process: int, doing: mmap.mmap, deadline: float) -> int | None:
     """Wait until the child has begun a stage, or is beyond the last epoch; its status if it ended before."""
     while stage and doing[0] != stage and (stage in ENDING or doing[0] not in ENDING):
+        if time.monotonic() > deadline:
+            return None
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             return status
-        time.sleep(0.0002)
+        time.sleep(0.0005)
     return None
