@@ -30,11 +30,9 @@ from capsnet.training.run import Run
 
 STAGES = ("between", "step", "checkpoint", "validation", "figures", "weights")
 ENDING = (4, 5)  # stages after the last epoch
-MOST_ENDING = 8  # kills of a run there
+PER_TRAINING, PER_ENDING = 40, 6  # kills of a run before its last epoch is over, and after
 DELAYS = (0.0, 0.001, 0.01, 0.05)  # seconds at most after a stage has begun: a step takes a few milliseconds
-DRAWING = 1.0  # seconds at most after the figures have begun
 STUCK = 1200  # seconds for one run of a few steps, all its kills included
-PER_RUN = 30  # kills, then the run may finish
 report = importlib.import_module("capsnet.training.report")  # the package has a function of that name
 
 
@@ -91,7 +89,7 @@ def kill(
         number += 1
         config, killed = configuration(idx_folder, seed=1000 * seed + number), folder / f"killed-{number}"
         whole = capsnet.train(config, out=folder / f"whole-{number}", device="cpu").folder  # also imports everything
-        done = kill_one(config, killed, min(PER_RUN, count - sum(stages.values())), chance)
+        done = kill_one(config, killed, count - sum(stages.values()), drawing(whole), chance)
         stages.update(done)
         wrong += [
             f"run {seed} {number} after {sum(done.values())} kills: {what}" for what in differences(whole, killed)
@@ -101,6 +99,11 @@ def kill(
             if not wrong:
                 shutil.rmtree(finished)
     return stages, wrong
+
+
+def drawing(whole: Path) -> float:
+    """Seconds that the figures of a run took: from its weights to its README."""
+    return (whole / "README.md").stat().st_mtime - (whole / "model.safetensors").stat().st_mtime
 
 
 def differences(whole: Path, killed: Path) -> list[str]:
@@ -128,20 +131,23 @@ def _recorded(folder: Path) -> list[str]:
     return [json.dumps({key: value for key, value in line.items() if key not in timed}) for line in lines]
 
 
-def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random) -> Counter[str]:
+def kill_one(
+    config: TrainConfig, folder: Path, most: int, longest_drawing: float, chance: random.Random
+) -> Counter[str]:
     """Kill one run again and again, each time soon after a stage has begun, then let it finish."""
     stages: Counter[str] = Counter()
     deadline = time.monotonic() + STUCK
     while not (folder / "results.json").is_file() and time.monotonic() < deadline:
         doing = mmap.mmap(-1, 1)
         process = train_in_child(config, folder, doing)
-        ended = sum(stages[STAGES[stage]] for stage in ENDING)
+        kills, ended = sum(stages.values()), sum(stages[STAGES[stage]] for stage in ENDING)
         status = None
-        if sum(stages.values()) < most and ended < MOST_ENDING:
-            status = wait_for(chance.choice(ENDING if ended else (0, 1, 2, 3, 3)), process, doing, deadline)
+        if kills < most and kills - ended <= PER_TRAINING + PER_ENDING and ended < PER_ENDING:
+            stage = chance.choice(ENDING if ended or kills >= PER_TRAINING else (0, 1, 2, 3, 3))
+            status = wait_for(stage, chance.choice((0, 0, 0, 1)), process, doing, deadline)
             if status is None:
-                longest = DRAWING if doing[0] == STAGES.index("figures") else chance.choice(DELAYS)
-                time.sleep(longest * chance.random())
+                drawn = doing[0] == STAGES.index("figures")
+                time.sleep((longest_drawing if drawn else chance.choice(DELAYS)) * chance.random())
                 os.kill(process, signal.SIGKILL)
         if status is None:
             _, status = os.waitpid(process, 0)
@@ -152,11 +158,18 @@ def kill_one(config: TrainConfig, folder: Path, most: int, chance: random.Random
     return stages
 
 
-def wait_for(stage: int, process: int, doing: mmap.mmap, deadline: float) -> int | None:
-    """Wait until the child has begun a stage, or is beyond the last epoch; its status if it ended before."""
-    while stage and doing[0] != stage and (stage in ENDING or doing[0] not in ENDING):
-        if time.monotonic() > deadline:
+def wait_for(stage: int, skip: int, process: int, doing: mmap.mmap, deadline: float) -> int | None:
+    """Wait until the child has begun a stage (before the last epoch is over, for the time after ``skip`` others), or is
+    beyond the last epoch; its status if it ended before."""
+    before = doing[0]
+    while stage and time.monotonic() < deadline:
+        now = doing[0]
+        skip -= now != stage == before
+        if now in ENDING if stage not in ENDING else now == stage:
             return None
+        if now == stage and skip <= 0:
+            return None
+        before = now
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             return status
