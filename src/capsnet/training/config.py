@@ -121,7 +121,7 @@ def read_config(path: str | Path) -> TrainConfig:
     """Read a ``config.json`` strictly: an unknown key or a value of the wrong kind is an error that names it."""
     path = Path(path)
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no configuration {path}") from None
     except RecursionError:
