@@ -104,7 +104,7 @@ def test_paired_metrics_match_the_plain_ones() -> None:
     one = Answers(probabilities, targets, np.zeros((2, 60), int), np.arange(60))
     plain = [metrics.accuracy(p, targets).value for p in probabilities]
     assert _paired.values(_paired.accuracy, one) == pytest.approx([100 * value for value in plain])
-    areas = [np.mean([metrics.auc(p[:, j], targets == j) for j in range(3)]) for p in probabilities]
+    areas = [np.mean([metrics.auc(p[:, j], targets == j) or 0.0 for j in range(3)]) for p in probabilities]
     assert _paired.values(_paired.auc, one) == pytest.approx(areas)
     twice = np.concatenate([probabilities, probabilities], axis=1)  # a weight of two is a picture twice
     weights = np.where(np.arange(60) < 30, 2.0, 1.0)[None]

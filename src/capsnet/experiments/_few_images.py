@@ -112,8 +112,9 @@ def linear_answers(lab: Lab, task: Task) -> Outcome:
     def make(spec: str) -> dict[str, Any]:
         parts = [data.load(spec, split) for split in ("train", "validation", "test")]
         probabilities, strength = _linear.answer(parts[0], parts[1], parts[2])
-        return described(parts[2], probabilities) | {"strength": strength, "parameters": int(np.prod([
-            parts[0].channels * np.prod(parts[0].image_size) + 1, parts[0].num_classes]))}  # fmt: skip
+        height, width = parts[0].image_size
+        weights = (parts[0].channels * height * width + 1) * parts[0].num_classes
+        return described(parts[2], probabilities) | {"strength": strength, "parameters": weights}
 
     parts = []
     for seed in lab.seeds:
