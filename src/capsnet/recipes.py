@@ -195,11 +195,18 @@ def images() -> TrainConfig:
         batch_size=16,
         optimizer="adamw",
         lr=2e-3,
+        weight_decay=0.05,
         schedule="one-cycle",
         augment=Augment(shift=3, rotate=10, scale=0.1, flip=True, brightness=0.1),
         class_weights=True,
         clip=1.0,
+        ema=0.99,
     )
+
+
+def images_cnn() -> TrainConfig:
+    """The stem of `images` with pooling and linear layers instead of capsules, trained the same way."""
+    return dataclasses.replace(images(), model="cnn-image")
 
 
 def text() -> TrainConfig:
@@ -234,6 +241,7 @@ for _recipe in (
     decoupled_cnn,
     pathnet,
     images,
+    images_cnn,
     text,
     text_baseline,
 ):
