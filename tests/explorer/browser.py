@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from capsnet.serving.server import Server, listen
 from tests.explorer.conftest import BUNDLED
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds

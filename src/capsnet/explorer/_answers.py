@@ -1,6 +1,5 @@
 """The answers to the page's questions: functions of an entry, run in a worker thread."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -72,11 +71,8 @@ def look(entry: ModelEntry, ask: See) -> dict[str, Any]:
 
 
 def classify(entry: ModelEntry, ask: Question) -> dict[str, Any]:
-    image = to_input(ask.seen, entry.model)
     model = reroute(entry.model, ask.routing, ask.iterations)
-    start = time.perf_counter()
-    output = model(image)
-    took = time.perf_counter() - start
+    output, took = entry.features.run(model, to_input(ask.seen, entry.model))
     lengths, drawn = output.lengths[0], output.reconstruction
     return {
         "lengths": lengths.tolist(),

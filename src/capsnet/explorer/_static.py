@@ -91,7 +91,7 @@ def _check_place(folder: Path) -> None:
 def _write_page(made: Path) -> None:
     """The page as the server sends it, with its policy and the name of who answers in it."""
     shutil.copytree(FOLDER, made / "static", ignore=shutil.ignore_patterns("index.html"))
-    text = (FOLDER / "index.html").read_text()
+    text = (FOLDER / "index.html").read_text(encoding="utf-8")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     text = text.replace("<html ", '<html data-backend="runtime" ', 1)
     text = text.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n  {policy}', 1)
