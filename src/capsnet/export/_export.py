@@ -55,8 +55,8 @@ def export(
     examples are another class than torch's.
 
     Args:
-        model: a model, a bundled name, a file of weights or a run folder; or what ``trace`` made of a model, to write
-            both formats without tracing twice.
+        model: a model, or what ``load`` takes; or what ``trace`` made of a model, to write both formats without
+            tracing twice.
         output: the file to write, ``*.onnx``, or ``*.pt2`` for the format ``torch``.
         format: ``onnx``, or ``torch`` for ``torch.export.load``.
         int8: quantise; only for ``onnx``.

@@ -39,7 +39,7 @@ class TrainConfig:
     model_options: dict[str, Any] = field(default_factory=dict)
     """The network's other options, as in create_model."""
     init: str | None = None
-    """Trained weights to start from (a bundled name, a file or a run folder): fine-tuning on few images."""
+    """Trained weights to start from (a bundled name, a file, a run folder or hf:user/name), for fine-tuning."""
     data: str = "mnist"
     """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
     train_on: Literal["train", "train+validation"] = "train"
@@ -78,7 +78,7 @@ class TrainConfig:
     ema: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
     """Decay of an average of the weights, e.g. 0.999 (shorter at first), which is tested and saved; None: none."""
     keep: Literal["best", "last"] = "best"
-    """Which epoch's weights to keep: the best on the validation split, or the last."""
+    """Which epoch's weights to keep: the best on the validation split (of equally good ones the last), or the last."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Of initial weights, order and augmentation."""
     checkpoint_every: Many = 200

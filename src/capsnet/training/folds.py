@@ -142,7 +142,8 @@ def _check_start(config: TrainConfig) -> None:
     start, cards = config.init, []
     while start is not None and len(cards) < 100:
         try:
-            cards.append(weights.read_metadata(weights.resolve(start))["card"])
+            path = weights.resolve(start, download=not cards)  # a card from elsewhere must not cause downloads
+            cards.append(weights.read_metadata(path)["card"])
         except (OSError, ValueError):
             if not cards:
                 raise
