@@ -128,6 +128,7 @@ HEAVY = (
     "torch._dynamo",
     "captum",
     "fastapi",
+    "huggingface_hub",
     "matplotlib",
     "onnx",
     "onnxruntime",

@@ -20,7 +20,7 @@ from capsnet._files import write_atomically
 from tools.tables import table
 
 PAGE = Path(__file__).parent.parent / "docs" / "dependencies.md"
-EXTRAS = ("train", "explorer", "search", "search-postgres", "export", "sklearn")
+EXTRAS = ("train", "explorer", "search", "search-postgres", "export", "sklearn", "hub")
 LONGEST = 60  # characters of a licence's name: some packages put the whole text there
 
 

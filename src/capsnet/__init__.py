@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from capsnet.inference import Evaluation, Explanation, Prediction, evaluate, explain, predict
     from capsnet.models import Model, Output, create_model, list_models
     from capsnet.training import TrainConfig, cross_validate, read_config, train
-    from capsnet.weights import ensemble, list_weights, load, save
+    from capsnet.weights import ensemble, list_weights, load, push, save
 
 _NAMES = {  # where the public names are defined; the others are modules
     "capsnet._allocator": ("keep_freed_memory",),
     "capsnet.inference": ("Evaluation", "Explanation", "Prediction", "evaluate", "explain", "predict"),
     "capsnet.models": ("Model", "Output", "create_model", "list_models"),
     "capsnet.training": ("TrainConfig", "cross_validate", "read_config", "train"),
-    "capsnet.weights": ("ensemble", "list_weights", "load", "save"),
+    "capsnet.weights": ("ensemble", "list_weights", "load", "push", "save"),
 }
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "metrics",
     "models",
     "predict",
+    "push",
     "read_config",
     "recipes",
     "routing",

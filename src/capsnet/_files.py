@@ -26,7 +26,10 @@ def check_text(path: str | Path, what: str) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         shown = str(path).encode(errors="backslashreplace").decode()
-        raise ValueError(f"{shown}: the name of the {what} is not UTF-8: rename it") from None
+        raise ValueError(
+            f"{shown}: the name of the {what} is not UTF-8: rename it; if it is, PYTHONUTF8=1 in the environment reads "
+            "names as UTF-8 in this locale"
+        ) from None
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> Path:

@@ -104,7 +104,7 @@ def fashion() -> TrainConfig:
 
 
 def multimnist_efficient() -> TrainConfig:
-    """Two overlapping digits with Efficient-CapsNet, 32 primary capsules: the bundled `capsnet-multimnist`."""
+    """Two overlapping digits with Efficient-CapsNet, 32 primary capsules: quick, 45 minutes on one core."""
     return dataclasses.replace(
         efficient(),
         data="multimnist",
@@ -115,7 +115,7 @@ def multimnist_efficient() -> TrainConfig:
 
 
 def multimnist_residual() -> TrainConfig:
-    """Two overlapping digits with residual-capsnet and patience: 7.8 million pairs, hours on two CPU cores."""
+    """Two overlapping digits with residual-capsnet, 7.8 million pairs, hours: the bundled `capsnet-multimnist`."""
     return dataclasses.replace(efficient(), model="residual-capsnet", data="multimnist", epochs=130, augment=Augment())
 
 

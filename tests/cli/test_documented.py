@@ -39,7 +39,7 @@ def test_documented_command_is_understood(line: str, monkeypatch: pytest.MonkeyP
     def begin(*arguments: object, **more: object) -> None:
         raise BegunError
 
-    for verb in ("train", "cross_validate", "evaluate", "explain", "load", "ensemble"):
+    for verb in ("train", "cross_validate", "evaluate", "explain", "load", "ensemble", "push"):
         monkeypatch.setattr(capsnet, verb, begin)
     for verb in ("explore", "write_static"):
         monkeypatch.setattr(explorer, verb, begin)

@@ -9,6 +9,8 @@ from PIL import Image
 import capsnet
 from capsnet.experiments import Declined, Report, describe, get, lab, list_experiments, register, reproduce
 
+AGAIN = ("table1", "affine", "few-shot")  # trained by the experiment itself, by others, and in a loop
+
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -41,6 +43,8 @@ def test_experiment_runs_end_to_end(name: str, out: Path, monkeypatch: pytest.Mo
     assert page.count("data:image/") == len(document["figures"])
     planned = get(name).plan(lab.Lab(name, "smoke", 1, out))
     assert all((lab.Lab(name, "smoke", 1, out).where(config) / "results.json").is_file() for config in planned)
+    if name not in AGAIN:
+        return
     monkeypatch.setattr(lab, "train", None)  # a second time, nothing is trained
     before = (folder / f"{name}.json").stat().st_mtime_ns
     assert (reproduce(name, budget="smoke", out=out) / f"{name}.json").stat().st_mtime_ns > before

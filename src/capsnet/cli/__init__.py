@@ -19,9 +19,9 @@ from capsnet._plugins import load_plugins
 from capsnet._version import __version__
 from capsnet.cli._experiments import Compare, Reproduce
 from capsnet.cli._listing import List
-from capsnet.cli._models import Ensemble, Export, Info
+from capsnet.cli._models import Ensemble, Export, Info, Push
 from capsnet.cli._parse import parse
-from capsnet.cli._talk import complain, hint, one_line, say
+from capsnet.cli._talk import complain, hint, one_line, say, write_in_any_locale
 from capsnet.cli._training import Search, Train, recipe_commands
 from capsnet.cli._using import Evaluate, Explain, Explore, Predict
 
@@ -45,12 +45,14 @@ VERBS: dict[str, tuple[type, str]] = {
     "search": (Search, "search for better settings of a recipe"),
     "ensemble": (Ensemble, "make one model of several trained ones"),
     "export": (Export, "write a trained model as one ONNX file"),
+    "push": (Push, "upload a trained model to the Hugging Face hub"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb; exit with 0 if it worked, 2 on bad input, 130 if stopped by hand."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    write_in_any_locale()
     configure_logging()
     try:
         run(arguments)

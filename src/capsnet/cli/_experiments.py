@@ -53,7 +53,7 @@ class Experiment:
             complain(f"stopped; the same command{' without --fresh' * self.fresh} continues", 130)
         except experiments.Declined as declined:
             complain(str(declined), 1)
-        outcome = json.loads((folder / f"{name}.json").read_text())
+        outcome = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         say(f"\n{outcome['title']}")
         for finding in outcome["findings"]:
             say(f"  - {finding}")

@@ -1,4 +1,4 @@
-"""The verbs about model files: info, export and ensemble."""
+"""The verbs about model files: info, export, ensemble and push."""
 
 import json
 import shlex
@@ -23,8 +23,8 @@ class Info:
     """
 
     model: tyro.conf.Positional[str]
-    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file, a run folder, or the name
-    of a network."""
+    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file, a run folder,
+    hf:user/name, or the name of a network."""
     json: bool = False
     """Print everything as JSON, the whole card included."""
 
@@ -108,7 +108,7 @@ class Export:
     """
 
     model: tyro.conf.Positional[str]
-    """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
+    """A bundled name (see `capsnet list weights`), a file of weights, a run folder or hf:user/name."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")]
     """The file to write, such as digits.onnx, or digits.pt2 for the format torch."""
     format: str = "onnx"
@@ -125,7 +125,7 @@ class Export:
 
         format: Any = self.format  # it is checked there
         done = export(self.model, self.out, format, int8=self.int8, data=self.data)
-        card = json.loads(done.card.read_text())
+        card = json.loads(done.card.read_text(encoding="utf-8"))
         shape = " x ".join(map(str, card["input"]["shape"]))
         outputs = ", ".join(port["name"] for port in card["outputs"])
         say(f"{done.path}  {done.path.stat().st_size / 1e6:.1f} MB: {card['input']['name']} ({shape}) -> {outputs}")
@@ -148,7 +148,8 @@ class Ensemble:
     """
 
     models: tyro.conf.Positional[tuple[str, ...]]
-    """At least two models of the same classes and pictures: bundled names, files of weights or run folders."""
+    """At least two models of the same classes and pictures: bundled names, files of weights, run folders
+    or hf:user/name."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")]
     """The file of weights to write, such as both.safetensors."""
 
@@ -159,3 +160,35 @@ class Ensemble:
         file, exported = (shlex.quote(str(name)) for name in (path, path.with_suffix(".onnx")))
         say(f"\ntry next:\n  {program('capsnet')} evaluate {file}")
         say(f"  {program('capsnet')} export {file} --out {exported}")
+
+
+@dataclass(kw_only=True)
+class Push:
+    """Upload a trained model and a model card to the Hugging Face hub, for everyone who has capsnet.
+
+    `hf:user/name` is then a MODEL of every verb. The repository is made if there is none. Log in first: `hf auth
+    login`, or set HF_TOKEN.
+    """
+
+    model: tyro.conf.Positional[str]
+    """A bundled name (see `capsnet list weights`), a file of weights, a run folder or hf:user/name."""
+    repository: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="USER/NAME")]
+    """Where to: user/name, or user/name@branch."""
+    license: str | None = None
+    """Licence of the weights, as the hub spells it, e.g. mit; default: `unknown`, for bundled models `mit`."""
+    private: bool = False
+    """Make a new repository private; else it is as your settings on the hub say."""
+    card: bool = True
+    """Write README.md, the model card, also over an existing one."""
+    message: str | None = None
+    """Of the commit."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Write the files into this folder, to look at them, and upload nothing."""
+
+    def run(self, arguments: Sequence[str]) -> None:
+        options = {key: getattr(self, key) for key in ("license", "card", "message", "out")}
+        done = capsnet.push(self.model, self.repository, private=self.private or None, **options)
+        if self.out is not None:
+            return say(f"wrote {self.out}; without --out the files go to {done.name}")
+        say(f"{done.url}  commit {done.commit[:12]}")
+        return say(f"\ntry next:\n  {program('capsnet')} info {shlex.quote(done.name)}")

@@ -26,7 +26,8 @@ class Evaluate:
     """Test a model on a whole data set: accuracy with its 95 % interval, precision, recall and AUC per class."""
 
     model: tyro.conf.Positional[str]
-    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file or a run folder."""
+    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file, a run folder or
+    hf:user/name."""
     data: str | None = None
     """Data set, as NAME or NAME:PATH (see `capsnet list datasets`); default: the one that the model was trained on."""
     split: str = "test"
@@ -78,7 +79,8 @@ class Predict:
     """Image files, folders of them (with all folders below), or `-`: one image from standard input. Or texts in quotes,
     with `-` one text per line."""
     model: str = DEFAULT_MODEL
-    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file or a run folder."""
+    """A bundled name (see `capsnet list weights`), a file of weights, an exported .onnx file, a run folder or
+    hf:user/name."""
     top: int | None = None
     """Name this many classes, longest capsule first."""
     json: bool = False
@@ -182,7 +184,7 @@ class Explain:
     out: Annotated[str, tyro.conf.arg(metavar="PNG")]
     """The picture to write."""
     model: str = DEFAULT_MODEL
-    """A bundled name (see `capsnet list weights`), a file of weights or a run folder."""
+    """A bundled name (see `capsnet list weights`), a file of weights, a run folder or hf:user/name."""
     label: Annotated[str | None, tyro.conf.arg(name="class", metavar="NAME")] = None
     """The class to explain; default: the longest capsule's."""
     json: bool = False
@@ -208,7 +210,8 @@ class Explore:
     """
 
     models: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Bundled names (see `capsnet list weights`), files of weights or run folders; default: all bundled models."""
+    """Bundled names (see `capsnet list weights`), files of weights, run folders or hf:user/name; default: all bundled
+    models."""
     data: str | None = None
     """Whose test pictures the gallery shows for models whose own data set is not bundled, e.g. folder:photos."""
     port: int | None = None

@@ -219,7 +219,7 @@ def machine(env: dict[str, Any]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def device_of(model: Model) -> torch.device:

@@ -55,8 +55,8 @@ def export(
     examples are another class than torch's.
 
     Args:
-        model: a model, a bundled name, a file of weights or a run folder; or what ``trace`` made of a model, to write
-            both formats without tracing twice.
+        model: a model, or what ``load`` takes; or what ``trace`` made of a model, to write both formats without
+            tracing twice.
         output: the file to write, ``*.onnx``, or ``*.pt2`` for the format ``torch``.
         format: ``onnx``, or ``torch`` for ``torch.export.load``.
         int8: quantise; only for ``onnx``.
@@ -76,6 +76,8 @@ def export(
     examples = _int8.load_examples(network, data) if int8 else None
     traced = model if isinstance(model, Traced) else trace(network)
     about = describe(network, traced)
+    if format == "onnx":
+        about["sealed"] = True
     content, checked = _convert(traced, format, json.dumps(about))
     if examples is not None:
         content, checked = _quantise(traced, content, *examples)

@@ -66,7 +66,8 @@ def evaluate(
     """Run a model over a data set and measure it.
 
     Args:
-        model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
+        model: a model, or what ``load`` takes: a bundled name, a file of weights or of ONNX, a run folder, or
+            ``hf:user/name``.
         dataset: a data set of this package or its name, a torch ``DataLoader``, or what ``data.adapt`` takes: a pair
             of arrays, a torch ``Dataset`` or a sequence of (image, label), a Hugging Face data set; images float in
             [0, 1] or uint8, labels class numbers, names of classes or multi-hot. None takes what the model was

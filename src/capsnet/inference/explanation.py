@@ -72,7 +72,7 @@ def explain(model: Model | str | Path, image: Picture, label: str | int | None =
     """What each child of the class capsules contributes to a class, laid over the picture.
 
     Args:
-        model: a model with routed class capsules, a bundled name, a file of weights or a run folder.
+        model: a model with routed class capsules, or what ``load`` takes.
         image: a file, bytes, a Pillow image or an array, which is preprocessed, or a tensor (C, H, W) of the model's
             own size.
         label: the class, by name or number; None takes the longest capsule's.

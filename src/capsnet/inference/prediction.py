@@ -75,7 +75,8 @@ def predict(
             in [0, 1]), one or many, (N, H, W, C) or (N, C, H, W) as well; tensors (C, H, W) or (N, C, H, W) of the
             model's own size, float in [0, 1] or uint8; a torch ``Dataset`` of (image, label) or a Hugging Face data
             set, whose labels are not looked at; or texts.
-        model: a model, a bundled name, a file of weights or of ONNX, or a run folder.
+        model: a model, or what ``load`` takes: a bundled name, a file of weights or of ONNX, a run folder, or
+            ``hf:user/name``.
         batch_size: how many are computed at a time; it does not change the answers.
         threshold: a class is present if its capsule is at least this long: see ``Prediction.labels``.
         progress: show a bar on a terminal.

@@ -39,7 +39,7 @@ class TrainConfig:
     model_options: dict[str, Any] = field(default_factory=dict)
     """The network's other options, as in create_model."""
     init: str | None = None
-    """Trained weights to start from (a bundled name, a file or a run folder): fine-tuning on few images."""
+    """Trained weights to start from (a bundled name, a file, a run folder or hf:user/name), for fine-tuning."""
     data: str = "mnist"
     """Data set, as NAME or NAME:PATH: see `capsnet list datasets`."""
     train_on: Literal["train", "train+validation"] = "train"
@@ -121,7 +121,7 @@ def read_config(path: str | Path) -> TrainConfig:
     """Read a ``config.json`` strictly: an unknown key or a value of the wrong kind is an error that names it."""
     path = Path(path)
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no configuration {path}") from None
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Find a model by bundled name, file or run folder."""
+"""Find a model by bundled name, file, run folder or name on the hub."""
 
 import difflib
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from torch import nn
 
 from capsnet.data import Preprocess
 from capsnet.models import Ensemble, Model
+from capsnet.weights import _hub
 from capsnet.weights._format import load_file, read_metadata, read_tensors
 from capsnet.weights.onnx_file import load_onnx
 
@@ -20,11 +21,16 @@ def list_weights() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
 
-def resolve(name_or_path: str | Path) -> Path:
-    """The file of weights that a bundled name, a file or a run folder stands for."""
+def resolve(name_or_path: str | Path, *, download: bool = True) -> Path:
+    """The file of weights that a bundled name, a file, a run folder or a name on the hub (``hf:user/name``) stands for.
+
+    Without ``download`` a model of the hub is searched for in the cache only.
+    """
     path = Path(name_or_path)
     if str(name_or_path) in list_weights():
         return SHIPPED / f"{name_or_path}.safetensors"
+    if _hub.is_address(name_or_path):
+        return _hub.fetch(name_or_path, download=download)
     if path.is_dir():
         if (path / RUN_WEIGHTS).is_file():
             return path / RUN_WEIGHTS
@@ -37,12 +43,16 @@ def resolve(name_or_path: str | Path) -> Path:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise FileNotFoundError(
         f"no model {str(name_or_path)!r}: neither a file, nor a run folder, nor one of the bundled models "
-        f"({', '.join(list_weights()) or 'none'}).{hint}"
+        f"({', '.join(list_weights()) or 'none'}), nor a name on the hub, as hf:user/name.{hint}"
     )
 
 
 def load(name_or_path: str | Path) -> Model:
-    """A trained model by bundled name, file of weights or of ONNX, or run folder, in evaluation mode on the CPU."""
+    """A trained model in evaluation mode on the CPU.
+
+    ``name_or_path`` is a bundled name, a file of weights or of ONNX, a run folder, or ``hf:user/name`` or
+    ``hf:user/name@revision``, a model on the Hugging Face hub.
+    """
     path = resolve(name_or_path)
     return load_onnx(path) if path.suffix.lower() == ".onnx" else load_file(path)
 
