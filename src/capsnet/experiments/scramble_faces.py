@@ -39,6 +39,8 @@ KINDS = ("intact", "scrambled", "mixed")
 EVEN = SIDE - SIDE % 2  # the last row and column stay where they are: an odd side has no halves
 DIFFERS = [
     "Nothing was published to compare the numbers with: the claim is made in words.",
+    "The CNN averages over its whole map before it decides, as most do: where a part is can only matter within the "
+    "receptive field of its stem. The capsules have a matrix for each place.",
     "A face counts as accepted where `face` has the larger length or probability of the two classes.",
     "100 faces: an interval is up to 20 points wide. The same face is scrambled once, so seeds do not narrow it.",
 ]
