@@ -129,7 +129,8 @@ def kill(
         done = kill_one(config, killed, count - sum(stages.values()), chance)
         stages.update(done)
         wrong += [
-            f"run {seed} {number} after {sum(done.values())} kills: {what}" for what in differences(whole, killed, figures)
+            f"run {seed} {number} after {sum(done.values())} kills: {what}"
+            for what in differences(whole, killed, figures)
         ]
         tell(f"run {number}: {dict(done)}, in all {dict(stages)}")
         for finished in (whole, killed):
