@@ -44,7 +44,7 @@ def configuration(idx_folder: Path, seed: int) -> TrainConfig:
     options = {"conv_channels": 2, "primary_types": 1, "kernel_size": 5, "decoder_widths": [4, 4]}
     return TrainConfig(
         recipe="killed", model="capsnet", model_options=options, data=f"mnist:{idx_folder}", epochs=20, batch_size=8,
-        limit=160, eval_limit=40, checkpoint_every=1, tensorboard=False, seed=seed,
+        limit=32, eval_limit=40, checkpoint_every=1, tensorboard=False, seed=seed,
     )  # fmt: skip
 
 

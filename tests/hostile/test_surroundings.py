@@ -58,12 +58,10 @@ def test_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setenv("COLUMNS", "40")
     with pytest.raises(SystemExit):
         cli.main(["predict", "--help"])
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
-    boxes = [
-        line for line in lines if line.startswith(("╭", "│", "╰"))
-    ]  # the terminal itself breaks the lines of paragraphs
-    assert max(map(len, boxes)) == 40
-    assert any("--model" in line for line in boxes)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    tables = shown[shown.index("positional arguments") :].splitlines()  # the terminal breaks the paragraphs before
+    assert max(map(len, tables)) <= 40
+    assert any("--model" in line for line in tables)
 
 
 def test_no_home_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
