@@ -47,6 +47,7 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     ),
     "matrix-capsnet-small": ("matrix", {"limit": 1000, "batch_size": 8, "epochs": 1, "lr": 5e-3}, 0.4),
     "capsnet-image": ("images", {"data": "shapes", "limit": 200, "epochs": 3, "batch_size": 8}, 0.6),
+    "cnn-image": ("images-cnn", {"data": "shapes", "limit": 200, "epochs": 3, "batch_size": 8}, 0.6),
     "text-capsnet": ("text", {"limit": 2000, "epochs": 3}, 0.6),
     "text-cnn": ("text-baseline", {"limit": 2000, "epochs": 3}, 0.6),
 }

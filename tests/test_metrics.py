@@ -277,3 +277,15 @@ def test_threshold_replaces_the_known_number_of_classes() -> None:
     with pytest.raises(ValueError, match="either k or a threshold"):
         metrics.exact_match(lengths, truth, 1, threshold=0.5)
     assert "threshold" not in metrics.summarise(lengths, np.array([0, 0, 1, 2]), threshold=0.5)
+
+
+def test_calibration_error_matches_a_case_by_hand() -> None:
+    probabilities = np.array([[0.95, 0.05], [0.95, 0.05], [0.35, 0.65], [0.4, 0.6]])
+    targets = [0, 1, 1, 1]  # bin of 0.9: half right at 0.95; bin of 0.6: all right at 0.65 and 0.6
+    assert metrics.calibration_error(probabilities, targets) == pytest.approx((0.9 + 0.75) / 4)
+    assert metrics.calibration_error(np.eye(2), [0, 1]) == 0
+    assert metrics.calibration_error(np.eye(2), [1, 0]) == 1
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got -1 to 2"):
+        metrics.calibration_error([[2.0, -1.0]], [0])
+    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
+        metrics.calibration_error(np.eye(2), [0, 1], bins=0)

@@ -41,7 +41,7 @@ SLICE = 500  # test examples that a quick test looks at
 SUMMARIES = {
     "capsnet-mnist": "the paper's network, three routing iterations, with reconstruction, on MNIST",
     "efficient-mnist": "Efficient-CapsNet, 161,824 parameters before the decoder, on MNIST",
-    "capsnet-multimnist": "two overlapping digits, each drawn by its own capsule: Efficient-CapsNet with 32 children",
+    "capsnet-multimnist": "two overlapping digits, each drawn by its own capsule: a residual capsule network",
     "capsnet-affine": "Efficient-CapsNet on digits that were only shifted, tested on affine ones",
     "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same convolutions, no capsules",
     "matrix-mnist": "matrix capsules with EM routing at CPU widths, on MNIST",

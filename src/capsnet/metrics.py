@@ -1,4 +1,4 @@
-"""Metrics: accuracy, exact match and half credit with intervals; per-class precision, recall and AUC; groupings.
+"""Metrics: accuracy, exact match and half credit with intervals; precision, recall, AUC; calibration; groupings.
 
 Training, ``evaluate`` and every experiment use these functions. All are pure, take NumPy arrays or torch tensors, and
 return plain Python numbers or NumPy arrays.
@@ -175,6 +175,25 @@ def auc(scores: ArrayLike, positive: ArrayLike) -> float | None:
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     rank = np.cumsum(size) - (size - 1) / 2  # average rank of each group of equal scores, from 1
     return float((rank[group.reshape(-1)][mark].sum() - pos * (pos + 1) / 2) / (pos * neg))
+
+
+def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = 10) -> float:
+    """Expected calibration error (Naeini, Cooper, Hauskrecht 2015): how far confidence is from the share that is right.
+
+    Examples are sorted into ``bins`` of equal width by the probability of the predicted class; the error is the mean
+    of |share right - mean probability| over the bins, each weighted by its number of examples. 0 is perfect.
+
+    probabilities (N, J), each in [0, 1]; targets (N,).
+    """
+    scores = _scores(probabilities)
+    if scores.min() < 0 or scores.max() > 1:
+        raise ValueError(f"probabilities must lie in [0, 1], got {scores.min():g} to {scores.max():g}")
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    right = scores.argmax(axis=1) == _labels(targets, *scores.shape)
+    sure = scores.max(axis=1)
+    place = np.minimum((sure * bins).astype(int), bins - 1)
+    return float(np.abs(np.bincount(place, right - sure, bins)).sum() / len(sure))
 
 
 def adjusted_rand_index(truth: ArrayLike, predicted: ArrayLike, background: int | None = None) -> float:

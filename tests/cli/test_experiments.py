@@ -21,6 +21,8 @@ def test_reproduce_runs_and_says_where_the_page_is(tmp_path: Path, capsys: pytes
     assert "routing-toy.html" in text
     assert (tmp_path / "smoke" / "routing-toy" / "routing-toy.json").is_file()
     assert "Did you mean 'routing-toy'?" in refused(capsys, "reproduce", "routing-tony", "--budget", "smoke")
+    assert "unknown option of table1 'data'" in refused(capsys, "reproduce", "table1", "--data", "lungs")
+    assert "unknown data set 'lungs'" in refused(capsys, "reproduce", "small-data", "--data", "lungs")
 
 
 def test_long_run_does_not_start_if_nobody_can_confirm(

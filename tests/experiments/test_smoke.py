@@ -9,6 +9,8 @@ from PIL import Image
 import capsnet
 from capsnet.experiments import Declined, Report, describe, get, lab, list_experiments, register, reproduce
 
+AGAIN = ("table1", "affine", "few-shot")  # trained by the experiment itself, by others, and in a loop
+
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -18,6 +20,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", list_experiments())
 def test_experiment_runs_end_to_end(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "scramble-faces":
+        pytest.importorskip("skimage", reason="the faces come with scikit-image")
+        monkeypatch.setenv("CAPSNET_CACHE", str(out / "cache"))
     folder = reproduce(name, budget="smoke", out=out)
     assert folder == out / "smoke" / name
     document = json.loads((folder / f"{name}.json").read_text())
@@ -38,13 +43,18 @@ def test_experiment_runs_end_to_end(name: str, out: Path, monkeypatch: pytest.Mo
     assert page.count("data:image/") == len(document["figures"])
     planned = get(name).plan(lab.Lab(name, "smoke", 1, out))
     assert all((lab.Lab(name, "smoke", 1, out).where(config) / "results.json").is_file() for config in planned)
+    if name not in AGAIN:
+        return
     monkeypatch.setattr(lab, "train", None)  # a second time, nothing is trained
     before = (folder / f"{name}.json").stat().st_mtime_ns
     assert (reproduce(name, budget="smoke", out=out) / f"{name}.json").stat().st_mtime_ns > before
 
 
 @pytest.mark.parametrize("name", list_experiments())
-def test_experiment_describes_itself(name: str) -> None:
+def test_experiment_describes_itself(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name in ("scramble-faces", "small-data"):
+        pytest.importorskip("skimage", reason="the faces come with scikit-image")
+        monkeypatch.setenv("CAPSNET_CACHE", str(out / "cache"))
     experiment = get(name)
     assert 10 < len(experiment.title) < 110
     assert len(experiment.about) > 300  # what the paper did, and which claim to look at

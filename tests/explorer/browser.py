@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from capsnet.serving.server import Server, listen
 from tests.explorer.conftest import BUNDLED
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run"]
 PATIENCE = 20.0  # seconds
@@ -142,15 +142,16 @@ def serving_folder(folder: Path, prefix: str = "/project/explorer/") -> Iterator
 
 
 def new_context(browser: Browser, home: str, *, hints: bool = False, **options: Any) -> BrowserContext:
-    """A user's browser: a returning one unless ``hints``."""
+    """A user's browser: a returning one unless ``hints``. Nothing moves by itself unless ``reduced_motion`` says
+    "no-preference": oscillators in sight would take half a core."""
     stored = [
         {
             "origin": "{0.scheme}://{0.netloc}".format(urlsplit(home)),
             "localStorage": UNFOLDED if hints else [HINTS_SEEN, *UNFOLDED],
         }
     ]
-    whole: Any = {"viewport": VIEWPORT, "storage_state": {"origins": stored}, **options}
-    context = browser.new_context(**whole)
+    usual: Any = {"viewport": VIEWPORT, "reduced_motion": "reduce", "storage_state": {"origins": stored}}
+    context = browser.new_context(**usual | options)
     context.set_default_timeout(1000 * PATIENCE)
     context.add_init_script(WATCH)
     return context
@@ -212,7 +213,7 @@ class Visit:
 
     def quiet(self) -> None:
         """Wait until all requests are answered."""
-        self.page.wait_for_function(QUIET)
+        self.page.wait_for_function(QUIET, polling=20)  # else each frame, which would be drawn for that
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until a condition in Python holds."""

@@ -56,6 +56,7 @@ def test_models_and_routings_are_described(client: TestClient, bundled: Model, o
     assert models["attentive"]["receptive"] == {"size": 27, "stride": 2, "start": 0}
     assert models["cnn"]["receptive"] is None
     assert [name for name, model in models.items() if model["gallery"]] == [BUNDLED, "pairs"]
+    assert [name for name, model in models.items() if model["pairs"]] == [BUNDLED, "pairs"]
     ranges, means = np.array(first["ranges"]), np.array(first["means"])
     assert ranges.shape == (10, 16, 2)
     assert (ranges[..., 0] < means).all()

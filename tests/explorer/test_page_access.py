@@ -1,6 +1,7 @@
 """Keyboard, screen readers, widths, hints and themes."""
 
 import re
+from typing import Literal
 
 from playwright.sync_api import expect
 
@@ -12,12 +13,12 @@ def test_axe_finds_no_serious_violation(visits: Visits) -> None:
     visit = visits(hints=True, bypass_csp=True).open()  # the policy would keep axe out
     visit.page.get_by_text("The snippet").click()
     visit.press("knob-3", "End")
-    for scheme in ("light", "dark"):
-        for width in (360, 1440):
-            visit.page.emulate_media(color_scheme=scheme)
-            visit.page.set_viewport_size({"width": width, "height": 900})
-            visit.quiet()
-            assert grave_violations(visit) == [], (scheme, width)
+    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 360), ("dark", 1440))
+    for scheme, width in looks:
+        visit.page.emulate_media(color_scheme=scheme)
+        visit.page.set_viewport_size({"width": width, "height": 900})
+        visit.quiet()
+        assert grave_violations(visit) == [], (scheme, width)
 
 
 def test_page_does_not_scroll_sideways(visits: Visits) -> None:

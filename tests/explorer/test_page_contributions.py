@@ -29,7 +29,7 @@ def colourful(visit: Visit) -> NDArray:
 
 
 def test_contributions_light_the_strokes(visits: Visits) -> None:
-    visit = visits(reduced_motion="reduce").open()
+    visit = visits().open()
     seen = visit.grey("seen")
     trace = visit.ask("trace", seen=wire(seen))
     assert numbers(visit) == pytest.approx([totals(trace)[-1, 7], trace["lengths"][-1][7]], abs=0.011)
@@ -70,7 +70,7 @@ def test_contributions_light_the_strokes(visits: Visits) -> None:
     visit.quiet()
     expect(visit.by("model")).to_have_value("matrix-mnist")
     expect(visit.by("routing-offer")).to_be_hidden()
-    assert float(visit.by("entropy").locator("output").inner_text()) < 0.5
+    visit.until(lambda: float(visit.by("entropy").locator("output").inner_text()) < 0.5)
 
 
 # How many pictures of the votes are shown in the first iteration: counted in the page, where no frame is missed.
@@ -86,7 +86,8 @@ PLAYED = """async (canvas) => {
 }"""
 
 
-def test_votes_fly_while_it_plays(visit: Visit) -> None:
+def test_votes_fly_while_it_plays(visits: Visits) -> None:
+    visit = visits(reduced_motion="no-preference").open()
     lines = visit.page.locator(".flight-lines")
     visit.by("routing-slow").check()
     assert lines.evaluate(PLAYED) > 2  # they move without another step

@@ -48,7 +48,8 @@ def test_steps_are_the_librarys(visit: Visit) -> None:
     assert page["locked"] == pytest.approx(expected, abs=1e-4)
 
 
-def test_oscillators_lock_above_the_critical_coupling(visit: Visit) -> None:
+def test_oscillators_lock_above_the_critical_coupling(visits: Visits) -> None:
+    visit = visits(reduced_motion="no-preference").open()
     order, words = visit.by("oscillators-order"), visit.by("oscillators-words")
     still = order.inner_text()
     visit.page.wait_for_timeout(100)
@@ -72,7 +73,7 @@ def test_oscillators_lock_above_the_critical_coupling(visit: Visit) -> None:
 
 
 def test_nothing_moves_with_reduced_motion(visits: Visits) -> None:
-    visit = visits(reduced_motion="reduce").open("#osc=circle.2_0.5_60")
+    visit = visits().open("#osc=circle.2_0.5_60")
     visit.page.locator("#oscillators").scroll_into_view_if_needed()
     expect(visit.by("oscillators-play")).to_have_text("Play")
     expect(visit.by("oscillators-words")).to_contain_text("K_c = 0.80")

@@ -25,7 +25,7 @@ def couplings_of(trace: dict) -> NDArray:
 
 
 def test_routing_panel_shows_the_librarys_trace(visits: Visits) -> None:
-    visit = visits(reduced_motion="reduce").open()
+    visit = visits().open()
     trace = visit.ask("trace", seen=wire(visit.grey("seen")))
     shares = couplings_of(trace)
 
@@ -72,8 +72,9 @@ WATCH_STEPS = """() => {
 }"""
 
 
-def test_play_steps_through_the_iterations(visit: Visit) -> None:
+def test_play_steps_through_the_iterations(visits: Visits) -> None:
     """Every step is recorded in the page: on a busy machine one could be missed from here."""
+    visit = visits(reduced_motion="no-preference").open()
     end = visit.pixels("map-type-0")
     visit.page.evaluate(WATCH_STEPS)
     visit.by("routing-play").click()
@@ -90,7 +91,7 @@ def test_play_steps_through_the_iterations(visit: Visit) -> None:
 
 
 def test_play_jumps_with_reduced_motion(visits: Visits) -> None:
-    visit = visits(reduced_motion="reduce").open()
+    visit = visits().open()
     start = "(button) => { button.click(); return document.querySelector('[data-testid=map-type-0]').toDataURL(); }"
     last = visit.by("map-type-0").evaluate("(canvas) => canvas.toDataURL()")
     first = visit.by("routing-play").evaluate(start)  # at once, without a frame in between

@@ -37,7 +37,6 @@ def visit(chromium: Browser, networks: dict[str, Model]) -> Iterator[Visit]:
     with serving(create_app(networks)) as address:
         context = new_context(chromium, address)
         visit = Visit(context.new_page(), address).open()
-        visit.pardoned += ["pair/random"]  # there are no pairs of shapes, and the panel says so
         yield visit
         visit.close()
         context.close()

@@ -1,9 +1,7 @@
 """The guided story in a real browser: by keyboard, by touch, for a screen reader, and with other networks."""
 
-import re
 from typing import Literal
 
-import numpy as np
 import torch
 from playwright.sync_api import Browser, expect
 
@@ -13,71 +11,32 @@ from capsnet.models import Model
 from tests.explorer.browser import Visit, new_context, serving
 from tests.explorer.conftest import BUNDLED, tensor
 from tests.explorer.reading import Visits, apart, grave_violations
-
-TITLES = ("Same parts", "Draw", "Turn it", "The parts vote", "Two digits", "Your turn")
-LIT = "() => [...document.querySelectorAll('main > .panel')].filter((p) => !p.hidden && !p.inert).map((p) => p.id)"
-
-
-def step(visit: Visit, number: int) -> None:
-    expect(visit.page.locator(".story-count")).to_have_text(f"{number} of 6")
-    expect(visit.page.locator(".story-title")).to_contain_text(TITLES[number - 1])
-    visit.quiet()
+from tests.explorer.story_walk import step, walk
 
 
 def test_story_by_keyboard(visit: Visit, bundled: Model) -> None:
-    seen = visit.grey("seen")
+    walk(visit, bundled, "capsnet-multimnist")
+
+
+def test_story_fills_the_screen(visit: Visit) -> None:
     visit.press("story-start", "Enter")
     step(visit, 1)
-    expect(visit.by("story-next")).to_be_focused()
-    assert visit.page.evaluate(LIT) == ["scramble"]
-    whole, moved = visit.grey("scramble-whole"), visit.grey("scramble-moved")
-    assert apart(np.roll(whole, (14, 14), axis=(0, 1)), moved) == 0  # quarters exchanged crosswise
-    expect(visit.by("story-live")).to_contain_text("Of the first 12 test pictures")
-    with torch.inference_mode():
-        lengths = bundled(tensor(moved)).lengths[0]
-    own = visit.by("scramble-answers").get_by_role("listitem").last
-    expect(own).to_contain_text(f"{int(lengths.argmax())} {float(lengths.max()):.2f}")
-
-    visit.page.keyboard.press("ArrowRight")
-    step(visit, 2)
-    assert visit.page.evaluate(LIT) == ["draw", "classes"]
-    visit.by("story-act").click()
-    expect(visit.by("first")).to_contain_text("first: 4")
-    visit.quiet()
-    four = visit.grey("seen")
-    assert apart(four, seen) > 100
-    visit.press("story-next", "PageDown")
-    step(visit, 3)
-    assert visit.page.evaluate(LIT) == ["knobs"]
-    visit.page.keyboard.press("ArrowRight")
-    step(visit, 4)
-    for word in ("child", "vote", "parent", "coupling"):
-        expect(visit.page.locator(".story-words dfn", has_text=re.compile(f"^{word}$"))).to_be_visible()
-    expect(visit.by("story-live")).to_contain_text("entropy 0.9")
-    visit.page.keyboard.press("ArrowRight")
-    step(visit, 5)
-    expect(visit.by("model")).to_have_value("capsnet-multimnist")
-    assert visit.page.evaluate(LIT) == ["pair"]
-    visit.page.keyboard.press("ArrowLeft")
-    step(visit, 4)
-    expect(visit.by("model")).to_have_value(BUNDLED)
-    link = visit.link()
-    assert "story=4" in link
-    visit.press("story-next", "ArrowRight", "ArrowRight")
-    step(visit, 6)
-    assert len(visit.page.evaluate(LIT)) >= 9
-    visit.page.keyboard.press("Escape")
+    full = "() => document.fullscreenElement !== null"
+    for act in (lambda: visit.by("story-full").click(), lambda: visit.page.keyboard.press("f")):
+        act()
+        visit.page.wait_for_function(full)
+        expect(visit.by("story-full")).to_have_text("Leave full screen")
+        visit.page.keyboard.press("f")
+        visit.page.wait_for_function(f"() => !({full})()")
+    visit.page.keyboard.press("f")
+    visit.page.wait_for_function(full)
+    visit.by("story-end").click()
+    visit.page.wait_for_function(f"() => !({full})()")
     expect(visit.by("story")).to_be_hidden()
-    expect(visit.by("story-start")).to_be_focused()
-    assert len(visit.page.evaluate(LIT)) >= 9
-    assert apart(visit.grey("seen"), four) == 0  # free play goes on with what was drawn
-    visit.link()  # the address is up to date
-    visit.page.goto(visit.home + link)
-    step(visit, 4)
 
 
 def test_story_by_touch_on_a_phone(visits: Visits) -> None:
-    visit = visits(has_touch=True, viewport={"width": 360, "height": 740}, reduced_motion="reduce").open("#story")
+    visit = visits(has_touch=True, viewport={"width": 360, "height": 740}).open("#story")
     step(visit, 1)
     for number in range(2, 7):
         visit.by("story-next").tap()
@@ -98,11 +57,11 @@ def test_story_by_touch_on_a_phone(visits: Visits) -> None:
 
 
 def test_story_is_accessible_in_both_themes(visits: Visits) -> None:
-    visit = visits(bypass_csp=True, reduced_motion="reduce").open("#story")
+    visit = visits(bypass_csp=True).open("#story")
     expect(visit.by("story-live")).to_contain_text("Of the first")
     text = visit.page.locator(".story-text")
     expect(text).to_have_attribute("aria-live", "polite")
-    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1), ("dark", 1), ("dark", 4), ("light", 5))
+    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("dark", 1), ("light", 4))
     for scheme, number in looks:
         visit.page.emulate_media(color_scheme=scheme)
         while f"{number} of" not in visit.page.locator(".story-count").inner_text():
@@ -113,7 +72,6 @@ def test_story_is_accessible_in_both_themes(visits: Visits) -> None:
 
 def test_story_of_a_network_without_capsules_borrows_one(visits: Visits) -> None:
     visit = visits().open("#m=cnn&story=3")
-    visit.pardoned += ["status of 404"]  # its data set is not bundled
     step(visit, 3)
     expect(visit.by("model")).to_have_value(BUNDLED)
 

@@ -4,27 +4,31 @@ import base64
 import gzip
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from capsnet.data import ArrayDataset
-from capsnet.explorer import write_static
+from capsnet.explorer import _graphs, write_static
 from capsnet.explorer._onnx_web import runtime_files
 from capsnet.models import Model
 from tests.explorer.browser import Visit, new_context, serving_folder
 from tests.explorer.conftest import BUNDLED, TestClient, png, wire
 from tests.explorer.reading import DOWN, apart, check_bars, drawn, says
+from tests.explorer.story_walk import walk
 
 SAME = 1e-4
 LARGEST = 12e6  # bytes, compressed
 PACKED = {"points": ("<f4", SAME), "contributions": ("<i2", 4)}  # type and tolerance
 ROUTINGS = ("dynamic", "uniform")
+MOST = 5  # iterations
 ASK = "async ([home, path, body]) => (await import(`${home}static/js/backend.js`)).ask(path, body)"
 
 
@@ -39,18 +43,35 @@ def need_runtime() -> None:
 
 @pytest.fixture(scope="module")
 def folder(bundled: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small page, written once for all processes of the tests."""
     need_runtime()
-    place = tmp_path_factory.mktemp("static") / "site"
-    return write_static(place, {BUNDLED: bundled}, routings=ROUTINGS).folder
+    own = tmp_path_factory.getbasetemp()
+    place = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "static-page"
+    with FileLock(f"{place}.lock"):
+        if not place.exists():
+            said: list[str] = []
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(_graphs, "MOST", MOST)  # fewer take less time to export
+                write_static(place, {BUNDLED: bundled}, routings=ROUTINGS, say=said.append)
+            if not sys.stderr.isatty():  # on a terminal there is a bar instead
+                assert said == ["routings ...", f"{BUNDLED} ...", "pictures ..."]
+    return place
+
+
+@pytest.fixture(scope="module")
+def site(chromium: Browser, folder: Path) -> Iterator[tuple[Page, str]]:
+    with serving_folder(folder) as home:
+        context = new_context(chromium, home)
+        yield context.new_page(), home
+        context.close()
 
 
 @pytest.fixture
-def page(chromium: Browser, folder: Path) -> Iterator[Visit]:
-    with serving_folder(folder) as home:
-        visit = Visit(new_context(chromium, home).new_page(), home)
-        yield visit.open()
-        visit.close()
-        visit.context.close()
+def page(site: tuple[Page, str]) -> Iterator[Visit]:
+    visit = Visit(*site)
+    yield visit.open()
+    visit.close()
+    visit.reset()
 
 
 def unpacked(text: str, kind: str = "u1") -> NDArray:
@@ -84,12 +105,12 @@ def test_answers_are_the_servers(page: Visit, client: TestClient, bundled: Model
     votes = [[[0.6, 0.85], [-0.11, -0.64]], [[0.82, 0.73], [0.38, -0.42]], [[0.5, -0.42], [-0.88, 0.63]]]
     questions: list[tuple[str, dict[str, Any]]] = [
         ("classify", {"seen": seen}),
-        ("classify", {"seen": seen, "iterations": 7}),
+        ("classify", {"seen": seen, "iterations": MOST}),
         ("classify", {"seen": seen, "routing": "uniform"}),
         ("decode", {"poses": [pose, pose], "classes": [0, 4]}),
         ("sweep", {"pose": pose, "class": 0}),
         ("trace", {"seen": seen, "class": 0}),
-        ("trace", {"seen": seen, "class": 8, "iterations": 5}),
+        ("trace", {"seen": seen, "class": 8, "iterations": 4}),
         ("see", {"image": wire(blot), "centre": True}),
         ("see", {"image": wire(blot), "centre": False}),
         ("pair", {"first": seen, "second": seen, "offsets": [[-4, 3], [12, -12]]}),
@@ -98,7 +119,7 @@ def test_answers_are_the_servers(page: Visit, client: TestClient, bundled: Model
         found = page.page.evaluate(ASK, [page.home, f"/api/{what}", {"model": BUNDLED, **body}])
         expected = client.post(f"/api/{what}", json={"model": BUNDLED, **body}).json()
         check_same(found, expected, what)
-    toy = {"votes": votes, "routing": "dynamic", "iterations": 10}
+    toy = {"votes": votes, "routing": "dynamic", "iterations": MOST}
     found = page.page.evaluate(ASK, [page.home, "/api/toy/route", toy])
     check_same(found, client.post("/api/toy/route", json=toy).json(), "toy")
     for path in (
@@ -134,6 +155,10 @@ def test_page_works_as_with_a_server(page: Visit, bundled: Model, digits: ArrayD
     page.open(link)
     assert np.argmax(check_bars(page, bundled)) == 1
     assert page.knobs()[3] == pytest.approx(float(turned[3]), abs=1e-6)
+
+
+def test_story_is_the_same_without_a_server(page: Visit, bundled: Model) -> None:
+    walk(page, bundled, BUNDLED)
 
 
 def big(digits: ArrayDataset) -> NDArray:

@@ -193,14 +193,6 @@ def damaged_data(folder: Path, chance: random.Random) -> None:
         raise Silent
 
 
-ATTACKS: dict[str, Attack] = {
-    attack.__name__: attack
-    for attack in (
-        damaged_weights, forged_weights, damaged_picture, wrong_config, damaged_checkpoint, damaged_data,
-    )
-}  # fmt: skip
-
-
 def run(attack: Attack, folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
     """Outcomes (accepted, refused, silent, traceback) of ``count`` inputs, and what was wrong."""
     outcomes: Counter[str] = Counter()

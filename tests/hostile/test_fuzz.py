@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.attacks import ATTACKS, run
+from tests.hostile.attacks import run
+from tests.hostile.inputs import ATTACKS
 from tests.hostile.kills import kill
 from tests.hostile.requests import ask
 

@@ -115,9 +115,6 @@ def test_network_in_half_precision_keeps_its_precision(name: str) -> None:
         assert (f - e).abs().max() < 0.1 * e.abs().max()
 
 
-COMPILED = ("dynamic", "kmeans", "kuramoto")  # they use every operation on votes, and compiling takes long
-
-
 @pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", VOTE_FREE)
 def test_products_in_low_precision_are_near(name: str, low: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,14 +122,25 @@ def test_products_in_low_precision_are_near(name: str, low: torch.dtype, monkeyp
     layer, u = layer_and_children(name)
     expected = step(layer, u)
     monkeypatch.setattr(chunked_routing, "_precision", lambda u, weight: (torch.float32, low))
-    results = [step(layer, u)]
-    if low == torch.bfloat16 and name in COMPILED:
-        torch._dynamo.reset()
-        results.append(step(torch.compile(layer, backend="aot_eager", fullgraph=True), u))
-    for found in results:
-        for f, e in zip(found, expected, strict=True):
-            assert f.dtype == torch.float32
-            assert (f - e).abs().max() < 0.05 * e.abs().max()
+    assert_near(step(layer, u), expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["dynamic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("kmeans", "kuramoto"))]
+)
+def test_compiled_products_in_low_precision_are_near(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together these routings use every operation on votes; compiling takes long."""
+    layer, u = layer_and_children(name)
+    expected = step(layer, u)
+    monkeypatch.setattr(chunked_routing, "_precision", lambda u, weight: (torch.float32, torch.bfloat16))
+    torch._dynamo.reset()
+    assert_near(step(torch.compile(layer, backend="aot_eager", fullgraph=True), u), expected)
+
+
+def assert_near(found: list[Tensor], expected: list[Tensor]) -> None:
+    for f, e in zip(found, expected, strict=True):
+        assert f.dtype == torch.float32
+        assert (f - e).abs().max() < 0.05 * e.abs().max()
 
 
 @pytest.mark.parametrize("name", VOTE_FREE)

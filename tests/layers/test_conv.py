@@ -171,7 +171,7 @@ def test_votes_need_no_other_tensor_of_their_size(pose: Pose) -> None:
     assert sizes[2] == 4 * sizes[0]
 
 
-@pytest.mark.parametrize("name", ["uniform", "dynamic", "em"])
+@pytest.mark.parametrize("name", ["dynamic", pytest.param("em", marks=pytest.mark.slow)])
 def test_layers_compile(name: str) -> None:
     conv, classes = ConvCaps(2, 3, 3, 2, pose="matrix", routing=name), ClassCaps(3, 4, pose="matrix", routing=name)
 

@@ -35,6 +35,7 @@ SMALL: dict[str, dict[str, Any]] = {  # for speed
     "decoupled-cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},
     "pathnet": {"layers": 2, "modules": 3, "active": 2, "units": 5},
     "capsnet-image": {"image_size": (28, 28), "in_channels": 1, "width": 16, "primary_types": 2, "decoder_width": 8},
+    "cnn-image": {"image_size": (28, 28), "in_channels": 1, "width": 16},
     "matrix-capsnet": {"widths": (4, 2, 2, 2)},
     "matrix-capsnet-small": {"widths": (4, 2, 2, 2)},
     "text-capsnet": {"vocabulary": 30, "embedding": 8, "channels": 8},

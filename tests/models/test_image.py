@@ -80,3 +80,13 @@ def test_options_reach_layers() -> None:
     assert model(torch.rand(1, 3, 64, 64)).reconstruction is None
     with pytest.raises(ValueError, match=r"images of 4 x 64 leave a map of 4 x 8, too small .* kernel_size 5"):
         capsnet.create_model("capsnet-image", image_size=(4, 64), kernel_size=5)
+
+
+@pytest.mark.parametrize(("size", "channels", "classes"), [((28, 28), 1, 2), ((64, 48), 3, 3), ((224, 224), 3, 10)])
+def test_plain_twin_has_as_many_parameters(size: tuple[int, int], channels: int, classes: int) -> None:
+    options = {"image_size": size, "in_channels": channels, "num_classes": classes, "width": 64}
+    capsules = capsnet.create_model("capsnet-image", decoder=False, **options)
+    twin = capsnet.create_model("cnn-image", **options)
+    assert twin.num_parameters() == pytest.approx(capsules.num_parameters(), rel=0.005)
+    count = [sum(weight.numel() for weight in model.stem.parameters()) for model in (capsules, twin)]  # type: ignore
+    assert count[0] == count[1]

@@ -21,7 +21,7 @@ from capsnet.cli._experiments import Compare, Reproduce
 from capsnet.cli._listing import List
 from capsnet.cli._models import Ensemble, Export, Info, Push
 from capsnet.cli._parse import parse
-from capsnet.cli._talk import complain, hint, one_line, say
+from capsnet.cli._talk import complain, hint, one_line, say, write_in_any_locale
 from capsnet.cli._training import Search, Train, recipe_commands
 from capsnet.cli._using import Evaluate, Explain, Explore, Predict
 
@@ -52,6 +52,7 @@ VERBS: dict[str, tuple[type, str]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb; exit with 0 if it worked, 2 on bad input, 130 if stopped by hand."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    write_in_any_locale()
     configure_logging()
     try:
         run(arguments)

@@ -53,7 +53,7 @@ class Experiment:
             complain(f"stopped; the same command{' without --fresh' * self.fresh} continues", 130)
         except experiments.Declined as declined:
             complain(str(declined), 1)
-        outcome = json.loads((folder / f"{name}.json").read_text())
+        outcome = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         say(f"\n{outcome['title']}")
         for finding in outcome["findings"]:
             say(f"  - {finding}")
@@ -70,6 +70,9 @@ class Reproduce(Experiment):
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT")] = None
     """Which experiment, or `all`."""
+    data: tuple[str, ...] = ()
+    """What `small-data` learns: folders of your own images (a sub-folder per class, or a CSV file of paths and labels),
+    and `faces`, those of scikit-image; default: `faces`."""
     list: bool = False
     """List the experiments, and end."""
 
@@ -86,7 +89,7 @@ class Reproduce(Experiment):
         else:
             names = [check_name("experiment", self.name, experiments.list_experiments())]
         for name in names:
-            self.experiment(name)
+            self.experiment(name, **({"data": list(self.data)} if self.data else {}))
         return None
 
 

@@ -125,7 +125,7 @@ class Export:
 
         format: Any = self.format  # it is checked there
         done = export(self.model, self.out, format, int8=self.int8, data=self.data)
-        card = json.loads(done.card.read_text())
+        card = json.loads(done.card.read_text(encoding="utf-8"))
         shape = " x ".join(map(str, card["input"]["shape"]))
         outputs = ", ".join(port["name"] for port in card["outputs"])
         say(f"{done.path}  {done.path.stat().st_size / 1e6:.1f} MB: {card['input']['name']} ({shape}) -> {outputs}")

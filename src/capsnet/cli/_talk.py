@@ -1,5 +1,7 @@
 """How the command line talks to people: results to standard output, problems and hints to standard error."""
 
+import codecs
+import io
 import os
 import shlex
 import shutil
@@ -9,6 +11,20 @@ from pathlib import Path
 from typing import NoReturn
 
 from capsnet._names import describe_error
+
+
+def write_in_any_locale() -> None:
+    """Let standard output replace what its encoding does not have, instead of failing: "?" in an ASCII terminal. Names
+    of files that are not in the encoding are written as the bytes that they are."""
+    codecs.register_error("capsnet", _substitute)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="capsnet")
+
+
+def _substitute(error: UnicodeError) -> tuple[bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    codes = map(ord, error.object[error.start : error.end])
+    return bytes(code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?") for code in codes), error.end
 
 
 def say(text: str) -> None:

@@ -71,15 +71,16 @@ def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> Trai
 
 
 @functools.cache
-def twin_width(spec: str) -> int:
+def twin_width(spec: str, whole: bool = False) -> int:
     """The width of two linear layers with which the plain network on the residual stem has as many parameters as the
-    capsules on it, without their decoder."""
+    capsules on it, without their decoder; of one layer for capsules of the ``whole`` map, the network's default."""
 
     def count(model: str, **options: Any) -> int:
         return parameters(TrainConfig(model=model, data=spec, model_options=options))
 
-    wanted = count("residual-capsnet", decoder=False, **GRID)
-    return bisect.bisect_left(range(8192), wanted, 1, key=lambda width: count("residual-cnn", widths=[width] * 2))
+    wanted = count("residual-capsnet", decoder=False, **({} if whole else GRID))
+    layers = 1 if whole else 2
+    return bisect.bisect_left(range(8192), wanted, 1, key=lambda width: count("residual-cnn", widths=[width] * layers))
 
 
 def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, changes: dict[str, Any]) -> TrainConfig:

@@ -22,7 +22,7 @@ def kilobytes(what: str) -> int:
     """VmRSS (now) or VmHWM (the peak); on systems without that file, the peak since the start."""
     if not STATUS.is_file():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    match = re.search(rf"{what}:\s+(\d+)", STATUS.read_text())
+    match = re.search(rf"{what}:\s+(\d+)", STATUS.read_text(encoding="utf-8"))
     return int(match[1]) if match else 0
 
 
@@ -33,7 +33,7 @@ def main() -> None:
     config = check_config(json.loads(sys.stdin.read()))
     step = training_step(config)
     if CLEAR.exists():  # reset the peak, where Linux allows it: loading the data has a larger one than many steps
-        CLEAR.write_text("5")
+        CLEAR.write_text("5", encoding="utf-8")
     before = kilobytes("VmRSS")
     step()
     sys.stdout.write(f"{(kilobytes('VmHWM') - before) / 1024:.1f}")

@@ -59,7 +59,7 @@ class Report:
     @classmethod
     def read(cls, path: Path, figures: Path) -> Report:
         """A report back from its JSON file, its figures in the given folder."""
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
         return cls(
             [read_measure(one) for one in values.pop("measures")],
             [Table(**one) for one in values.pop("tables")],

@@ -48,7 +48,8 @@ def reproduce(
         device: auto, cpu, cuda or mps.
         fresh: start from nothing, whatever was done before.
         options: what the experiment itself takes: ``compare`` takes ``routings`` (names) and ``recipe`` (a name or
-            the path of a config.json), ``binding`` takes ``sets`` (names), the other ones of this package nothing.
+            the path of a config.json), ``binding`` takes ``sets`` (names), ``small-data`` takes ``data`` (folders, or
+            ``faces``), the other ones of this package nothing.
         ask: called with the estimated time before a budget of hours or a recipe of the caller's starts; False ends
             it with ``Declined``.
     """

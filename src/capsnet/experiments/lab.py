@@ -37,6 +37,7 @@ class Trained(NamedTuple):
     test: dict[str, Any]
     validation: float | None  # accuracy at the epoch whose weights these are; choices are made on it
     folder: Path
+    processor: float | None = None  # seconds of processor time that its training took, of all threads
 
     @property
     def error(self) -> float:
@@ -96,8 +97,11 @@ class Lab:
         """The folder of a run, named by the settings that decide its result."""
         return self.runs / f"{config.recipe}-{fingerprint(resolved(config))}"
 
-    def train(self, config: TrainConfig) -> Trained:
-        """The network of this configuration: loaded if its run is finished, else trained or resumed."""
+    def train(self, config: TrainConfig, *, figures: bool = True) -> Trained:
+        """The network of this configuration: loaded if its run is finished, else trained or resumed.
+
+        ``figures``: whether its run folder has figures, which take seconds (never with the smoke budget).
+        """
         if self.budget == "shipped":
             return self._load_bundled(config)
         config = resolved(config)
@@ -107,21 +111,25 @@ class Lab:
         self._cleared.add(folder)
         if not Run(folder).finished:
             log.info("training %s on %s, seed %d", config.recipe, config.data, config.seed)
-            spent, started = folder / "seconds.json", time.perf_counter()
-            before = _read(spent)["seconds"] if spent.is_file() else 0.0  # an interrupted run is continued
+            spent, clocks = folder / "seconds.json", {"seconds": time.perf_counter, "processor": time.process_time}
+            before = _read(spent) if spent.is_file() else {}  # an interrupted run is continued
+            started = {name: clock() for name, clock in clocks.items()}
             try:
-                train(config, out=folder, resume="auto", device=self.device, figures=self.budget != "smoke")
+                train(config, out=folder, resume="auto", device=self.device, figures=figures and self.budget != "smoke")
             finally:
-                took = time.perf_counter() - started
-                self._now += took
+                took = {name: clock() - started[name] for name, clock in clocks.items()}
+                self._now += took["seconds"]
                 if folder.is_dir():
-                    write_atomically(spent, json.dumps({"seconds": round(before + took, 2)}) + "\n")
+                    total = {name: round(before.get(name, 0.0) + took[name], 2) for name in clocks}
+                    write_atomically(spent, json.dumps(total) + "\n")
         assert read_config(folder / CONFIG) == config
-        self.seconds += _read(folder / "seconds.json")["seconds"]
+        took = _read(folder / "seconds.json")
+        self.seconds += took["seconds"]
         self.machines.add(machine(_read(folder / ENV)))
         results = _read(folder / RESULTS)
         epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
-        return Trained(self._load(folder / WEIGHTS), results, epochs[-1].get("val_accuracy"), folder)
+        validation = epochs[-1].get("val_accuracy")
+        return Trained(self._load(folder / WEIGHTS), results, validation, folder, took.get("processor"))
 
     def _load(self, source: str | Path) -> Model:
         return load(source).to(pick_device(self.device))
@@ -211,7 +219,7 @@ def machine(env: dict[str, Any]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def device_of(model: Model) -> torch.device:

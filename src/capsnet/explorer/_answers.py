@@ -1,6 +1,5 @@
 """The answers to the page's questions: functions of an entry, run in a worker thread."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ def introduce(entry: ModelEntry) -> dict[str, Any]:
         "margins": model.margins._asdict() if model.margins else None,
         "receptive": model.receptive_field._asdict() if model.receptive_field else None,
         "gallery": entry.gallery.exists(),
+        "pairs": entry.gallery.has_pairs(),
     }
 
 
@@ -71,11 +71,8 @@ def look(entry: ModelEntry, ask: See) -> dict[str, Any]:
 
 
 def classify(entry: ModelEntry, ask: Question) -> dict[str, Any]:
-    image = to_input(ask.seen, entry.model)
     model = reroute(entry.model, ask.routing, ask.iterations)
-    start = time.perf_counter()
-    output = model(image)
-    took = time.perf_counter() - start
+    output, took = entry.features.run(model, to_input(ask.seen, entry.model))
     lengths, drawn = output.lengths[0], output.reconstruction
     return {
         "lengths": lengths.tolist(),

@@ -141,12 +141,20 @@ class Gallery:
     @cached_property
     def _pairs(self) -> Dataset:
         """The first data set that makes pairs of these pictures."""
-        gallery = str(self.info and self.info.gallery).partition(":")[0]
-        for name in data.list_datasets():
-            info = data.info(name)
-            if info.objects == 2 and info.gallery == gallery and (pairs := data.load(name, "test")).singles(0):
+        for name in self._pairing():
+            if (pairs := data.load(name, "test")).singles(0):
                 return pairs
-        raise Missing(f"there are no pairs for this model: no data set makes them of {gallery}")
+        raise Missing(f"there are no pairs for this model: no data set makes them of {self.source}")
+
+    def has_pairs(self) -> bool:
+        """Whether a data set makes pairs of these pictures; nothing is loaded to find out."""
+        return self.exists() and bool(self._pairing())
+
+    def _pairing(self) -> list[str]:
+        """The data sets of two objects that are made of these pictures."""
+        gallery = str(self.info and self.info.gallery).partition(":")[0]
+        declared = ((name, data.info(name)) for name in data.list_datasets())
+        return [name for name, info in declared if info.objects == 2 and info.gallery == gallery]
 
 
 @lru_cache(maxsize=8)

@@ -65,7 +65,15 @@ def _from_npm() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         command = [*_npm(), "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", folder, "--silent"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, cwd=folder)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=60 * MINUTES,
+                cwd=folder,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ValueError(f"npm could not fetch {PACKAGE} {VERSION}: {error}") from error
         archives = list(Path(folder).glob("*.tgz"))

@@ -26,7 +26,7 @@ def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
     image = to_input(ask.seen, entry.model)
     model = reroute(entry.model, ask.routing, ask.iterations)
     own, grid = model.class_routing, model.grid
-    seen = model(image, trace=True).trace if own and grid else None
+    seen = entry.features.run(model, image, trace=True)[0].trace if own and grid else None
     if own is None or grid is None or seen is None:
         raise ValueError("this model has no layer of class capsules to look into")
     couplings = seen.couplings[:, 0]

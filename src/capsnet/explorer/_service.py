@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import torch
 
+from capsnet.explorer._features import Features
 from capsnet.explorer._gallery import Gallery, read_examples
 from capsnet.explorer._seen import see
 from capsnet.inference import evaluating, profiles
@@ -22,6 +23,7 @@ class ModelEntry:
 
     def __init__(self, name: str, model: Model, given: str | None = None) -> None:
         self.name, self.model, self.gallery, self.prepared = name, model, Gallery(model, given), False
+        self.features = Features(model)
         profile = profiles.read(name)  # the one that is bundled under this name, if it fits the model
         self.first_pair: int | None = None  # the number of the pair to begin with, once it was searched for
         self.profile = profile if profile and len(profile.ranges or ()) in (0, model.num_classes) else None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tqdm import tqdm
+
 from capsnet import routing
 from capsnet._version import __version__
 from capsnet.explorer._answers import describe_routing, introduce
@@ -23,6 +25,7 @@ from capsnet.serving.service import Models, load_models
 
 MARKER = "capsnet-explorer.json"  # a folder with this file was written here, and may be written again
 TOY_PARENTS = 3
+PLAIN = {"theme.js", "server.js"}  # a plain script, and what only a page with a server loads
 # as the server's policy, and WebAssembly; a header could also forbid frames, which a page cannot say of itself
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' blob: data:; "
@@ -88,12 +91,17 @@ def _check_place(folder: Path) -> None:
 def _write_page(made: Path) -> None:
     """The page as the server sends it, with its policy and the name of who answers in it."""
     shutil.copytree(FOLDER, made / "static", ignore=shutil.ignore_patterns("index.html"))
-    text = (FOLDER / "index.html").read_text()
+    text = (FOLDER / "index.html").read_text(encoding="utf-8")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     text = text.replace("<html ", '<html data-backend="runtime" ', 1)
     text = text.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n  {policy}', 1)
     early = '<script src="static/js/runtime.js" type="module"></script>'  # loads the networks beside the page
-    text = text.replace("</head>", f"  {early}\n</head>", 1)
+    # all modules at once, not one after another has said which it needs
+    modules = sorted(path.name for path in (FOLDER / "js").glob("*.js"))
+    preloads = "".join(
+        f'  <link rel="modulepreload" href="static/js/{name}">\n' for name in modules if name not in PLAIN
+    )
+    text = text.replace("</head>", f"  {early}\n{preloads}</head>", 1)
     assert policy in text
     assert 'data-backend="runtime"' in text
     _write(made / "index.html", text.encode())
@@ -105,19 +113,34 @@ def _write_networks(
     def write(name: str, content: bytes) -> None:
         _write(place / name, content)
 
-    graphs = RoutingGraphs(write, None if routings is None else list(routings), say)
-    described = []
-    for number, entry in enumerate(service.entries.values()):
-        say(f"{entry.name} ...")
-        entry.profile = entry.profile or service.measure(entry)
-        described.append(introduce(entry) | _write_network(entry, f"{number}-{_slug(entry.name)}", graphs, write))
-    say("routings ...")
-    known = []
-    for name in routing.list_forms():
-        own = routing.get(name)
-        if file := graphs.find(own, TOY_PARENTS, name):
-            known.append(describe_routing(own) | {"name": name, "file": file})
-    examples = write_examples(service.entries.values(), write)
+    def tell(text: str) -> None:  # around the bar, if there is one
+        with tqdm.external_write_mode():
+            say(text)
+
+    forms = routing.list_forms()
+    graphs = RoutingGraphs(write, None if routings is None else list(routings), tell)
+    with tqdm(total=len(forms) + len(service.entries) + 1, disable=None, leave=False, dynamic_ncols=True) as bar:
+
+        def begin(what: str) -> None:
+            bar.set_description(what)
+            if bar.disable:
+                say(f"{what} ...")
+
+        begin("routings")
+        known = []
+        for name in forms:
+            own = routing.get(name)
+            if file := graphs.find(own, TOY_PARENTS, name):
+                known.append(describe_routing(own) | {"name": name, "file": file})
+            bar.update()
+        described = []
+        for number, entry in enumerate(service.entries.values()):
+            begin(entry.name)
+            entry.profile = entry.profile or service.measure(entry)
+            described.append(introduce(entry) | _write_network(entry, f"{number}-{_slug(entry.name)}", graphs, write))
+            bar.update()
+        begin("pictures")
+        examples = write_examples(service.entries.values(), write)
     write("networks.json", json.dumps({"models": described, "routings": known}).encode())
     write("examples.json", json.dumps(examples).encode())
 

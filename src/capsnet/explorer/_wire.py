@@ -116,6 +116,7 @@ class ModelInfo(Answer):
     margins: dict[str, float] | None
     receptive: dict[str, int] | None
     gallery: bool
+    pairs: bool
 
 
 class Models(Answer):

@@ -76,6 +76,8 @@ def export(
     examples = _int8.load_examples(network, data) if int8 else None
     traced = model if isinstance(model, Traced) else trace(network)
     about = describe(network, traced)
+    if format == "onnx":
+        about["sealed"] = True
     content, checked = _convert(traced, format, json.dumps(about))
     if examples is not None:
         content, checked = _quantise(traced, content, *examples)

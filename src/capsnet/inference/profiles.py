@@ -102,7 +102,7 @@ def read(name: str) -> Profile | None:
     if name not in list_weights():
         return None
     path = resolve(name).with_suffix(".profile.json")
-    return Profile.model_validate_json(path.read_text()) if path.is_file() else None
+    return Profile.model_validate_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def write(name: str, profile: Profile) -> None:

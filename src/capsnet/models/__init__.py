@@ -11,6 +11,7 @@ from capsnet.models.complex_cnn import ComplexCNN
 from capsnet.models.efficient import EfficientCapsNet
 from capsnet.models.ensemble import Ensemble, rebuild
 from capsnet.models.image import ImageCapsNet
+from capsnet.models.image_cnn import ImageCNN
 from capsnet.models.matrix import MatrixCapsNet
 from capsnet.models.pathnet import PathNet
 from capsnet.models.rerouting import replacements, reroute
@@ -69,6 +70,9 @@ register(
 register(
     "capsnet-image", ImageCapsNet, "capsules on a residual stem, convolutional decoder: for photos up to 224 x 224"
 )
+register(
+    "cnn-image", ImageCNN, "the stem of capsnet-image with pooling and linear layers instead of capsules, as large"
+)
 register("matrix-capsnet", MatrixCapsNet, "matrix capsules: 4x4 poses, convolutional capsules, EM routing, full width")
 register(
     "matrix-capsnet-small",
@@ -107,6 +111,7 @@ __all__ = [
     "ComplexCNN",
     "EfficientCapsNet",
     "Ensemble",
+    "ImageCNN",
     "ImageCapsNet",
     "Loss",
     "Margins",

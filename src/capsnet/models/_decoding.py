@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet import functional as F
+from capsnet.layers import Capsules
 from capsnet.models.base import Loss, Margins, Model, Output
 
 
@@ -28,7 +29,11 @@ class DecodingModel(Model):
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
         """Without labels each example's most present capsule is decoded."""
-        poses, lengths, history = self.classes(*self.forward_features(images), trace=trace)
+        return self.forward_head(self.forward_features(images), labels, trace)
+
+    def forward_head(self, features: Capsules, labels: Tensor | None = None, trace: bool = False) -> Output:
+        """The rest of ``forward``, after ``forward_features``: class capsules and decoder."""
+        poses, lengths, history = self.classes(*features, trace=trace)
         drawn = None
         if self.decoder is not None:
             drawn = self.draw(F.mask_capsules(poses, lengths.argmax(dim=1) if labels is None else labels))

@@ -94,18 +94,19 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
 
     Shapes: -> (count, dim).
     """
+    count = int(count)  # of a tracer's size, too
     dim = max(3, count - 1) if dim is None else dim
     if count < 1 or dim < max(1, count - 1):
         raise ValueError(f"{count} corners of a simplex need at least {max(1, count - 1)} dimensions, got {dim}")
-    corners = torch.zeros(count, dim, dtype=torch.float64)
-    for k in range(count):
+    corners = [[0.0] * dim for _ in range(count)]  # plain numbers: for tracers and compilers the result is a constant
+    for k, corner in enumerate(corners):
         # every corner has the same inner product with all earlier ones; the rest of its length is a new direction
         for j in range(min(k, dim)):
-            rest = (corners[k, :j] * corners[j, :j]).sum()
-            corners[k, j] = (-1 / (count - 1) - rest) / corners[j, j]
+            rest = sum(a * b for a, b in zip(corner[:j], corners[j][:j], strict=True))
+            corner[j] = (-1 / (count - 1) - rest) / corners[j][j]
         if k < dim:
-            corners[k, k] = (1 - corners[k, :k].square().sum()).clamp_min(0).sqrt()
-    return corners.to(dtype)
+            corner[k] = math.sqrt(max(0.0, 1 - sum(a * a for a in corner[:k])))
+    return torch.tensor(corners, dtype=torch.float64).to(dtype)
 
 
 def random_phases(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -182,7 +182,7 @@ def _worker_processes(job: Job, count: int) -> Iterator[None]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Of several processes that finish a study in one folder, one trains the comparison and the others reuse it."""
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         with contextlib.suppress(ImportError):
             import fcntl
 

@@ -97,7 +97,7 @@ def compare(
 
 def _score(config: TrainConfig, folder: Path, device: str) -> float:
     if Run(folder).finished and read_config(folder / CONFIG) == config:
-        return json.loads((folder / RESULTS).read_text())["accuracy"]["value"]
+        return json.loads((folder / RESULTS).read_text(encoding="utf-8"))["accuracy"]["value"]
     shutil.rmtree(folder, ignore_errors=True)  # interrupted, or of another winner
     try:
         with quiet_epochs():

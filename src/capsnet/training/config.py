@@ -78,7 +78,7 @@ class TrainConfig:
     ema: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
     """Decay of an average of the weights, e.g. 0.999 (shorter at first), which is tested and saved; None: none."""
     keep: Literal["best", "last"] = "best"
-    """Which epoch's weights to keep: the best on the validation split, or the last."""
+    """Which epoch's weights to keep: the best on the validation split (of equally good ones the last), or the last."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Of initial weights, order and augmentation."""
     checkpoint_every: Many = 200
@@ -121,7 +121,7 @@ def read_config(path: str | Path) -> TrainConfig:
     """Read a ``config.json`` strictly: an unknown key or a value of the wrong kind is an error that names it."""
     path = Path(path)
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no configuration {path}") from None
     except RecursionError:

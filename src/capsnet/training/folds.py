@@ -116,7 +116,7 @@ def _begin(folder: Path, job: distributed.Job, spec: str, folds: int) -> str:
     """Record which images there are, or refuse to resume with others; returns their fingerprint."""
     files = spec if data.is_given(spec) else _fingerprint(data.with_options(spec, folds=folds))
     if (folder / SUMMARY).is_file() and any(folder.glob("fold-*")):
-        before = json.loads((folder / SUMMARY).read_text()).get("files", files)
+        before = json.loads((folder / SUMMARY).read_text(encoding="utf-8")).get("files", files)
         if before != files:
             raise ValueError(
                 f"the images or labels of {spec} are not those that the cross-validation in {folder} was begun with: "
@@ -175,7 +175,7 @@ def _results(folder: Path, part: TrainConfig) -> dict[str, Any] | None:
         return None
     if read_config(folder / CONFIG) != part:
         raise ValueError(f"{folder} is finished with another configuration: choose another --out")
-    return json.loads((folder / RESULTS).read_text())
+    return json.loads((folder / RESULTS).read_text(encoding="utf-8"))
 
 
 def _summarise(folder: Path, config: TrainConfig, files: str, finished: list[dict[str, Any]]) -> CrossValidation:

@@ -295,7 +295,7 @@ def end_epoch(state: State, validation: Dataset | None, run: Run, board: Board) 
     if validation is not None:
         score = evaluate(state.tested, validation).accuracy.value
         line |= {"val_accuracy": score, "val_error": 1 - score}
-        if config.keep == "best" and score > state.best_score:
+        if config.keep == "best" and score >= state.best_score:  # of equals the later: few images give equal scores
             weights = {name: t.detach().cpu().clone() for name, t in state.tested.state_dict().items()}
             state.best_score, state.best_epoch, state.best_weights = score, state.epoch, weights
     line |= {"lr": learning_rate(config, state.step - 1, state.steps), "images_per_second": round(speed, 1)}

@@ -52,7 +52,7 @@ class Run:
         """Append one line to the metrics."""
         if self.writes:
             try:
-                with open(self.folder / METRICS, "a") as file:
+                with open(self.folder / METRICS, "a", encoding="utf-8") as file:
                     file.write(json.dumps(values) + "\n")
             except OSError as error:  # a full disk does not name the file
                 raise OSError(error.errno, error.strerror, str(self.folder / METRICS)) from error
@@ -60,7 +60,7 @@ class Run:
     def records(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The lines of the metrics; a last line cut short by a kill is left out, others with a warning."""
         path = self.folder / METRICS
-        lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
         records = [record for record in map(_record, lines) if record is not None]
         if len(records) < len(lines) - 1:
             log.warning("%s: %d lines are damaged and left out", path, len(lines) - len(records))
@@ -93,7 +93,7 @@ class Run:
         if not path.is_file():
             return None
         try:
-            found = json.loads(path.read_text())
+            found = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(found, dict) or not isinstance(found.get("resumed", []), list):
                 raise ValueError("it is not an object")
         except (ValueError, RecursionError):
@@ -107,7 +107,7 @@ class Run:
         if not self.writes:
             yield
             return
-        with open(self.folder / LOCK, "w") as file:
+        with open(self.folder / LOCK, "w", encoding="utf-8") as file:
             if not _try_lock(file):
                 raise ValueError(f"another process is training in {self.folder}")
             for stray in self.folder.rglob(TEMPORARY):
@@ -122,7 +122,7 @@ class Run:
         path = self.folder / LOCK
         if not path.is_file():
             return False
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             return not _try_lock(file)
 
 
@@ -163,7 +163,11 @@ def record_job(job: distributed.Job, folder: Path) -> None:
 def begun_by(job: distributed.Job, folder: Path) -> bool:
     """Whether an earlier attempt of this job has worked in the folder."""
     path = folder / JOB
-    return job.restarted and path.is_file() and not set(job.names).isdisjoint(path.read_text().splitlines())
+    return (
+        job.restarted
+        and path.is_file()
+        and not set(job.names).isdisjoint(path.read_text(encoding="utf-8").splitlines())
+    )
 
 
 def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) -> Run:
@@ -219,7 +223,14 @@ def commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(
+            ["git", "-C", str(package), *words],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=10,
+        )
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
@@ -273,7 +284,7 @@ def _fresh_folder(config: TrainConfig) -> Path:
 
 def processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or "unknown"

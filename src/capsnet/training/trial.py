@@ -73,6 +73,6 @@ def load_to_choose(config: TrainConfig) -> tuple[Dataset, Dataset]:
 
 
 def judge(config: TrainConfig, epochs: list[dict[str, Any]]) -> Tried:
-    """The epoch that a run would keep: the first of the best ones, or the last."""
+    """The epoch that a run would keep: the last of the best ones, or the last of all."""
     scores = [(line["val_accuracy"], line["epoch"]) for line in epochs]
-    return Tried(*(max(scores, key=lambda pair: (pair[0], -pair[1])) if config.keep == "best" else scores[-1]))
+    return Tried(*(max(scores) if config.keep == "best" else scores[-1]))

@@ -50,7 +50,8 @@ def save(
     """Write a model to one self-contained file.
 
     Args:
-        dtype: store floating-point tensors in this type (``torch.float16`` halves the file); None keeps them.
+        dtype: store weight matrices in this type (``torch.float16`` halves the file); None keeps them. Vectors, such as
+            the statistics of a BatchNorm, take little space and keep their precision.
         card: what JSON can hold about the origin of the weights (command, seed, accuracy, ...); None keeps the model's.
     """
     if not model.config:
@@ -61,7 +62,10 @@ def save(
             f"name the file {Path(path).with_suffix('.safetensors').name}"
         )
     tensors = {
-        name: (t.to(dtype) if dtype is not None and t.is_floating_point() else t).detach().cpu().contiguous()
+        name: (t.to(dtype) if dtype is not None and t.is_floating_point() and t.ndim > 1 else t)
+        .detach()
+        .cpu()
+        .contiguous()
         for name, t in model.state_dict().items()
     }
     about: About = {

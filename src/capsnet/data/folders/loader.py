@@ -38,6 +38,7 @@ class FolderDataset(ArrayDataset):
     files: list[str]
     groups: list[str]  # "" where an image is of none
     skipped: list[str]
+    has_own_splits: bool  # the user's, so that no folds can be drawn
 
 
 @register(
@@ -92,7 +93,7 @@ def folder(
     dataset = FolderDataset(images, targets, listing.class_names, name=name, preprocess=prepare)
     chosen = [data.items[i] for i in rows]
     dataset.files, dataset.groups = [item.name for item in chosen], [item.group for item in chosen]
-    dataset.skipped = list(data.skipped)
+    dataset.skipped, dataset.has_own_splits = list(data.skipped), listing.has_own_splits
     return dataset
 
 

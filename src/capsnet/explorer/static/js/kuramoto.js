@@ -52,7 +52,7 @@ export const criticalCoupling = (deviation) => (2 * deviation * Math.sqrt(2 * Ma
 /** The order r of infinitely many oscillators on a circle: 0 up to the critical coupling. */
 export function lockedOrder(coupling, deviation) {
   if (coupling <= criticalCoupling(deviation)) return 0;
-  const COUNT = 400;
+  const COUNT = Math.ceil(32 + (8 * coupling) / deviation); // the integrand is periodic: few points are exact
   const integral = (r) => {
     let sum = 0;
     for (let n = 0; n < COUNT; n += 1) {
@@ -63,7 +63,7 @@ export function lockedOrder(coupling, deviation) {
     return ((sum / COUNT) * Math.PI) / (deviation * Math.sqrt(2 * Math.PI));
   };
   let [low, high] = [0, 1];
-  for (let n = 0; n < 40; n += 1) {
+  for (let n = 0; n < 26; n += 1) {
     const r = (low + high) / 2;
     if (coupling * integral(r) > 1) low = r;
     else high = r;

@@ -160,7 +160,7 @@ class PairPanel {
     const [pair, model] = [state.get("pair"), currentModel()];
     if (!model || reasonAgainst(model)) return;
     if (!pair) {
-      if (model.gallery) await this.draw();
+      if (model.pairs) await this.draw();
       else this.explain("There are no pairs for this network: it was trained on other pictures.");
       return;
     }

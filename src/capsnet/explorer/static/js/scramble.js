@@ -131,7 +131,7 @@ function caught({ model, whole, moved }) {
     const parts = answers.map(({ drawn, seen }) => apartness(drawn, seen));
     return `${(parts.reduce((sum, part) => sum + part, 0) / parts.length).toFixed(1)} %`;
   });
-  return `But a capsule draws what it believes: ${near} away from whole pictures, ${far} from these.`;
+  return `But with capsules a network also draws what it believes: ${near} away from whole pictures, ${far} from these.`;
 }
 
 export class Scramble {
@@ -140,7 +140,7 @@ export class Scramble {
     this.section.hidden = true;
     main.prepend(this.section);
     this.figures = [["scramble-whole", "whole"], ["scramble-moved", "parts in wrong places"],
-      ["scramble-drawn", "what the capsule draws of it"]].map(([id, title]) => figure(id, title));
+      ["scramble-drawn", "what the network believes"]].map(([id, title]) => figure(id, title));
     this.answers = h("ul", { class: "scramble-answers", "data-testid": "scramble-answers" });
     this.section.querySelector(".body").append(h("div", { class: "scramble" },
       h("div", { class: "scramble-figures" }, ...this.figures.map((part) => part.figure)), this.answers));
@@ -171,7 +171,7 @@ export class Scramble {
     third.figure.hidden = !moved[n].drawn;
     if (moved[n].drawn) {
       paint(third.canvas, moved[n].drawn);
-      third.caption.textContent = `what the capsule “${classes[moved[n].klass]}” draws of it`;
+      third.caption.textContent = `what the network with capsules believes: “${classes[moved[n].klass]}”`;
     }
     this.answers.replaceChildren(...answers.map(({ model, whole, moved: apart }) => {
       const words = ({ klass, length }) => {

@@ -1,6 +1,6 @@
 /**
  * The story: six steps through the panels, one in the light at a time, for a first visit and for a lecture. Next and back
- * by button, arrow keys or a presenter's Page keys; Escape ends it. `state.story` is the step, 0-based, or null.
+ * by button, arrow keys or a presenter's Page keys; F fills the screen, Escape ends it. `state.story` is the step, 0-based, or null.
  */
 
 import { report } from "./api.js";
@@ -26,6 +26,7 @@ class Story {
     this.next = make("next", "Next", () => this.go(1), "button primary");
     this.act = make("act", "Show me", () => this.perform());
     this.full = make("full", "Full screen", () => this.toggleFull());
+    this.full.title = "F";
     this.full.hidden = !document.fullscreenEnabled;
     const end = make("end", "End", () => this.end());
     const spoken = h("div", { class: "story-text", "aria-live": "polite", "aria-atomic": "true" },
@@ -146,6 +147,7 @@ class Story {
     if (state.get("story") === null || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.matches(KEEPS_KEYS)) return;
     if (event.key === "Escape") this.end();
+    if (event.key === "f" && !this.full.hidden) this.toggleFull();
     if (!(event.key in NEXT)) return;
     event.preventDefault();
     this.go(NEXT[event.key]);

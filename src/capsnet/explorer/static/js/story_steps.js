@@ -2,11 +2,12 @@
 
 import { h, mayMove, tween } from "./elements.js";
 import { sketch } from "./draw.js";
-import { base, turn } from "./knobs.js";
 import { chooseModel } from "./network.js";
 import { currentModel, state } from "./state.js";
+import { turnTo } from "./turn.js";
 
 const FOUR = [[[0.36, 0.18], [0.28, 0.5], [0.72, 0.52]], [[0.62, 0.22], [0.58, 0.86]]]; // strokes, as shares of the canvas
+const REACH = 20; // degrees by which the picture is turned
 const term = (word) => h("dfn", {}, word);
 const strong = (word) => h("b", {}, word);
 
@@ -32,24 +33,14 @@ export function teacher() {
 
 const choose = (model) => model && model.name !== state.get("model") && chooseModel(model.name);
 
-/** The knob to show: one that slants the digit, else the one with the widest range. */
-function telling() {
-  const [{ names, ranges }, klass] = [currentModel(), state.get("klass")];
-  const slant = names?.[klass]?.indexOf("slant") ?? -1;
-  if (slant >= 0) return slant;
-  const widths = ranges?.[klass]?.map(([low, high]) => high - low) ?? [1];
-  return widths.indexOf(Math.max(...widths));
-}
-
+/** To one side, to the other, and back; without motion, to one side. */
 async function turnOne(alive) {
-  const own = base();
-  if (!own) return;
-  const d = telling();
-  const [low, high] = currentModel().ranges?.[state.get("klass")]?.[d] ?? [own[d] - 0.25, own[d] + 0.25];
-  const reach = Math.max(0.2, high - own[d], own[d] - low);
-  document.getElementById(`knob-${d}`)?.scrollIntoView({ block: "nearest" });
-  await animate(3600, alive, (share) => turn(d, own[d] + reach * Math.sin(2 * Math.PI * share)));
-  if (alive()) turn(d, own[d]);
+  if (!mayMove()) {
+    turnTo(REACH);
+    return;
+  }
+  await animate(4200, alive, (share) => turnTo(REACH * Math.sin(2 * Math.PI * share)));
+  if (alive()) turnTo(0);
 }
 
 async function playRouting(alive) {
@@ -87,12 +78,16 @@ function trainedOnPairs() {
   return multi ? `${title} was trained on such pairs.` : `${title} was trained on single digits only, so it may fail.`;
 }
 
+const draws = ({ decoder, dims }) =>
+  (decoder ? ` Beside it the network draws what it believes, from the ${dims} numbers of the arrow alone.` : "");
+
 /** `needs(model)`: whether a network can show the step; `live()`: a sentence made of the present numbers. */
 export const STEPS = [
   {
     title: "Same parts, wrong places", panels: ["scramble"], needs: () => true,
     words: () => ["Many networks ask ", strong("whether"), " the parts are there, and hardly ", strong("where"),
-      ". Here the parts of a picture changed places: nothing was added. Would you still call it what it was?"],
+      ". Here the parts of a picture changed places: nothing was added. Would you still call it what it was? Networks of " +
+      "capsules, which this story is about, were invented to ask where."],
   },
   {
     title: "Draw: how long is the arrow?", panels: ["draw", "classes"], needs: () => true,
@@ -102,21 +97,22 @@ export const STEPS = [
     act: (alive) => sketch(FOUR, 700, alive),
   },
   {
-    title: "Turn it: where does it point?", panels: ["knobs"], needs: ({ dims, decoder }) => Boolean(dims && decoder),
-    words: () => ["The arrow's ", strong("direction"), ", its ", term("pose"), ", says how the thing looks: slant, width, " +
-      `thickness. Each knob is one of its ${currentModel().dims} numbers. Turn one: the network itself draws the picture ` +
-      "from the numbers."],
+    title: "Turn it: where does it point?", panels: ["turn"], needs: ({ dims, multi }) => Boolean(dims && !multi),
+    words: () => ["The arrow's ", strong("direction"), ", its ", term("pose"), ", says how the thing looks: how it is " +
+      "turned, how wide, how thick. Drag the orange handle. The direction moves with your hand; the length hardly does, " +
+      `until you turn too far.${draws(currentModel())}`],
     act: turnOne,
   },
   {
     title: "The parts vote", panels: ["routing"], needs: ({ grid, routing }) => Boolean(grid && routing),
     words: () => ["A ", term("child"), " is a small capsule that sees one patch. It casts a ", term("vote"), " for each " +
       "class, each ", term("parent"), ": “if I am part of you, you look like this”. Votes that agree make their parent " +
-      "long. How much of a child goes to a parent is the ", term("coupling"), "; routing raises it where they agree."],
+      "long. How much of a child goes to a parent is the ", term("coupling"), "; ", term("routing"), " raises it, step by " +
+      "step, where votes agree."],
     live: decided, act: playRouting,
   },
   {
-    title: "Two digits at once", panels: ["pair"], needs: ({ channels, gallery }) => channels === 1 && gallery,
+    title: "Two digits at once", panels: ["pair"], needs: ({ channels, pairs }) => channels === 1 && pairs,
     network: () => state.get("models").find(({ multi }) => multi),
     words: () => ["Two digits, one over the other. Both capsules are long, and each has a pose of its own: so each draws " +
       "its own digit, in its own colour. Where a stroke belongs to both, both may draw it."],
@@ -124,8 +120,8 @@ export const STEPS = [
   },
   {
     title: "Your turn", panels: null, needs: () => true,
-    words: () => ["Everything is in the light. Bend a 4 into a 9, stroke by stroke. Turn a knob until the digit is another " +
-      "one. Erase half a digit: which capsule gives up first?"],
+    words: () => ["Everything is in the light. Bend a 4 into a 9, stroke by stroke. Each knob is one number of a pose: turn " +
+      "some until the digit is another one. Erase half a digit: which capsule gives up first?"],
   },
 ];
 

@@ -13,7 +13,7 @@ import { principal, project } from "./principal.js";
 import { currentModel, state } from "./state.js";
 import { whenSeen } from "./visible.js";
 
-const SAMPLES = 31; // points of a curve
+const SAMPLES = 25; // points of a curve, odd: one is where nothing is moved
 const HANDLE = 0.4; // of the picture's side: how far the handle is from the middle
 const EQUAL = 1.5; // networks are of the same size if one has at most that many times the other's parameters
 
@@ -121,6 +121,11 @@ class TurnPanel {
     this.sample();
   }
 
+  turnTo(degrees) {
+    if (this.active !== "turn") this.choose("turn");
+    this.set(degrees);
+  }
+
   set(value) {
     const { range: [low, high], step } = MOVES[this.active];
     const snapped = Math.round(Math.min(high, Math.max(low, value)) / step) * step;
@@ -179,8 +184,12 @@ class TurnPanel {
     this.range.setAttribute("aria-valuetext", write(value));
     this.placeHandle(value);
     this.ask(picture).catch(report);
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
+    this.drawSoon();
+  }
+
+  drawSoon() {
+    this.pending ??= requestAnimationFrame(() => {
+      this.pending = null;
       this.draw();
     });
   }
@@ -206,6 +215,7 @@ class TurnPanel {
     ]);
     if (!caps || model !== this.model) return;
     this.latest = { caps, plain: plain ?? this.latest?.plain };
+    this.drawSoon();
     this.drawn.figure.hidden = !caps.reconstruction;
     if (caps.reconstruction) paint(this.drawn.canvas, fromWire(caps.reconstruction));
     const { classes } = model;
@@ -331,7 +341,12 @@ class TurnPanel {
   }
 }
 
+let panel = null;
+
+/** Turn the picture by so many degrees, as the handle does: for the story. */
+export const turnTo = (degrees) => panel?.turnTo(degrees);
+
 export function mount(section) {
-  const panel = new TurnPanel(section.querySelector(".body"));
+  panel = new TurnPanel(section.querySelector(".body"));
   state.on(["answer", "drawing", "klass"], () => panel.begin());
 }

@@ -1,7 +1,7 @@
 /** A worker that answers the page's questions with the networks beside the page. */
 
 import { answer } from "./questions.js";
-import { json, warm } from "./sessions.js";
+import { json, wake, warm } from "./sessions.js";
 
 // one after another, as they come: a network that computes takes the whole worker anyway
 let last = Promise.resolve();
@@ -16,5 +16,6 @@ addEventListener("message", ({ data: { number, path, body } }) => {
   });
 });
 
+wake();
 // the first picture is classified as soon as it is there
 if (name === "slow") json("networks.json").then(({ models: [first] }) => warm(first.network), () => {});

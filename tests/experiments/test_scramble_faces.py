@@ -1,0 +1,79 @@
+"""``scramble-faces``: what is done to a face, and what is said of it, on cases where the answer is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from capsnet.experiments import scramble_faces
+from capsnet.experiments._faces import CLASSES, faces_folder
+from capsnet.experiments.scramble_faces import EVEN, KINDS, NETS, accepted, findings, mixed, paired, scrambled
+
+
+def test_scrambled_face_has_every_quarter_elsewhere() -> None:
+    images = torch.rand(6, 1, 25, 25)
+    moved = scrambled(images, np.arange(6))
+    assert torch.equal(moved[..., EVEN:, :], images[..., EVEN:, :])
+    before, after = (x[..., :EVEN, :EVEN].unfold(2, 12, 12).unfold(3, 12, 12) for x in (images, moved))
+    for y in range(2):
+        for x in range(2):
+            assert not any(torch.equal(before[n, :, y, x], after[n, :, y, x]) for n in range(6))
+    assert torch.equal(before.flatten(1).sort().values, after.flatten(1).sort().values)
+
+
+@pytest.mark.parametrize("count", [4, 5, 20])
+def test_mixed_face_has_quarters_of_four_faces_in_their_places(count: int) -> None:
+    images = torch.arange(float(count))[:, None, None, None].expand(-1, 1, 25, 25)
+    made = mixed(images, np.arange(3, 3 + count))
+    for face in made[:, 0]:
+        quarters = [face[:12, :12], face[:12, 12:], face[12:, :12], face[12:, 12:]]
+        assert all((q == q[0, 0]).all() for q in quarters)
+        assert len({float(q[0, 0]) for q in quarters}) == 4
+    with pytest.raises(ValueError, match="at least 4 faces, got 3"):
+        mixed(images[:3], np.arange(3))
+
+
+def scores(caps: float, cnn: float, n: int = 100) -> dict[str, list[dict[str, list[float]]]]:
+    """Margins of which so large a share of the scrambled faces is positive; all others are."""
+
+    def margins(share: float) -> list[dict[str, list[float]]]:
+        return [{kind: [1.0 if kind != "scrambled" or k < share * n else -1.0 for k in range(n)] for kind in KINDS}]
+
+    return dict(zip(NETS, (margins(caps), margins(cnn)), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("caps", "cnn", "words", "holds"),
+    [
+        (0.1, 0.9, "face by face fewer: -80.0", True),
+        (0.6, 0.9, "face by face fewer: -30.0", False),
+        (0.9, 0.2, "face by face more: +70.0", False),
+        (0.5, 0.5, "face by face not shown to be fewer or more: +0.0", False),
+    ],
+)
+def test_findings_are_true_either_way(caps: float, cnn: float, words: str, holds: bool) -> None:
+    found = scores(caps, cnn)
+    shown = {name: {kind: accepted(kind, name, found[name]) for kind in KINDS} for name in NETS}
+    sentences = findings(shown, paired(found))
+    assert words in sentences[0]
+    assert ("does *not* hold" not in sentences[0]) == holds
+    assert "is lower than that of mixed ones" in sentences[1]  # at 0.1 to 0.9 of 100, beyond the intervals
+
+
+def test_faces_become_a_folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("skimage", reason="the faces come with scikit-image")
+    monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path))
+    folder = faces_folder()
+    assert [len(list((folder / name).glob("*.png"))) for name in CLASSES] == [100, 100]
+    assert faces_folder() == folder
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_missing_scikit_image_is_one_sentence(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setenv("CAPSNET_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "skimage.data", None)
+    with pytest.raises(ValueError, match="pip install scikit-image"):
+        faces_folder()
+    assert not list(tmp_path.iterdir())
+    assert scramble_faces.DIFFERS
