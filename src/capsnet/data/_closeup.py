@@ -30,6 +30,7 @@ REACH = 0.5  # of the picture's longer side at least, to be a close-up
 class CloseUp(NamedTuple):
     ink: Plane
     dark: bool  # darker than the paper
+    clear: bool  # the tones are well apart: believed against another search
 
 
 def find_close_up(pixels: Pixels) -> CloseUp | None:
@@ -43,7 +44,7 @@ def find_close_up(pixels: Pixels) -> CloseUp | None:
     tones = _two_tones(small.astype(np.float32))
     if tones is None:
         return None
-    flat, mask = tones
+    flat, mask, clear = tones
     dark = _likely_ink(mask) >= _likely_ink(~mask)
     flat, mask = (flat, mask) if dark else (1 - flat, ~mask)
     paper = float(np.quantile(flat[~mask], 0.6))
@@ -52,7 +53,7 @@ def find_close_up(pixels: Pixels) -> CloseUp | None:
     if score <= 0 or not _is_plausible(digit):
         return None
     level = float(np.quantile(contrast[digit], 0.8))
-    return CloseUp(np.clip((contrast - 0.25 * level) / (0.5 * level), 0, 1) * maximum_filter(digit, 3), dark)
+    return CloseUp(np.clip((contrast - 0.25 * level) / (0.5 * level), 0, 1) * maximum_filter(digit, 3), dark, clear)
 
 
 def _is_plausible(digit: NDArray[np.bool_]) -> bool:
@@ -68,8 +69,8 @@ def _is_plausible(digit: NDArray[np.bool_]) -> bool:
     return float(digit.mean()) <= (FULL if fills else MOST)
 
 
-def _two_tones(values: Plane) -> tuple[Plane, NDArray[np.bool_]] | None:
-    """The picture without its plane of light, and where it is dark; None if it has not two tones."""
+def _two_tones(values: Plane) -> tuple[Plane, NDArray[np.bool_], bool] | None:
+    """The picture without its plane of light, where it is dark, and if that is clear; None if it has not two tones."""
     height, width = values.shape
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
     one, spread = np.ones_like(x), float(values.var())
@@ -86,7 +87,7 @@ def _two_tones(values: Plane) -> tuple[Plane, NDArray[np.bool_]] | None:
     clear = (light - deep) / max(within, 1e-6)
     if light - deep < FAINTEST or clear < (SOFT if light - deep > STRONG else CLEAR):
         return None
-    return flat.astype(np.float32), dark
+    return flat.astype(np.float32), dark, clear >= CLEAR
 
 
 def _likely_ink(mask: NDArray[np.bool_]) -> float:

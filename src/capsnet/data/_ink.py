@@ -55,7 +55,9 @@ def find_ink(pixels: Pixels) -> Ink:
     if drawn.score <= 0:
         pixels = np.repeat(pixels, 3, axis=2) if grey else pixels
         found, kind = _search_both(pixels, _fit_paper(pixels), local=True), "photo"
-    if found.score > 0 and (close is None or _agree(found.ink, close.ink)):
+    if found.score > 0 and (
+        close is None or not close.clear or _agree(found.ink, close.ink, 0.2 if kind == "photo" else 0.0)
+    ):
         return Ink(found.ink, found.dark, kind)
     if close is None:
         raise ValueError("no digit was found: the image is blank, or the ink is too faint to tell from the paper")
@@ -68,10 +70,11 @@ def _is_border_mixed(pixels: Pixels) -> bool:
     return bool((np.abs(border - np.median(border, axis=0)) > 0.1).any())
 
 
-def _agree(ink: Plane, other: Plane) -> bool:
-    """Whether ink has most of what another search found, at its own resolution."""
+def _agree(ink: Plane, other: Plane, least: float) -> bool:
+    """Whether ink has most of what another search found, at its own resolution, or so little that it found no digit."""
     ink = resize(ink, (other.shape[0], other.shape[1]), resample=Image.Resampling.BOX)
-    return float(np.minimum(ink, other).sum()) >= AGREE * float(other.sum())
+    share = float(np.minimum(ink, other).sum()) / max(float(other.sum()), 1e-6)
+    return share >= AGREE or share < least
 
 
 def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> _Found:

@@ -36,7 +36,8 @@ export function findCloseUp(planes) {
   const { score, digit } = choose(map(contrast, (value) => Number(value > 0.4 * first)), contrast, true);
   if (score <= 0 || !isPlausible(digit)) return null;
   const [level, near] = [quantile(contrast.data.filter((_, n) => digit.data[n] > 0), 0.8), dilated(digit, 1)];
-  return map(contrast, (value, n) => clip((value - 0.25 * level) / (0.5 * level), 0, 1) * near.data[n]);
+  const ink = map(contrast, (value, n) => clip((value - 0.25 * level) / (0.5 * level), 0, 1) * near.data[n]);
+  return { ink, clear: tones.clear };
 }
 
 /** The picture without its plane of light, and where it is dark; null if it has not two tones. */
@@ -61,7 +62,7 @@ function twoTones(values) {
   const apart = light - deep;
   if (apart < FAINTEST || apart / Math.max(within, 1e-6) < (apart > STRONG ? SOFT : CLEAR)) return null;
   const toPlane = (numbers) => map(plane(height, width), (_, n) => numbers[n]);
-  return { flat: toPlane(flat), mask: toPlane(dark) };
+  return { flat: toPlane(flat), mask: toPlane(dark), clear: apart / Math.max(within, 1e-6) >= CLEAR };
 }
 
 /** 1 where a value is below Otsu's threshold. */

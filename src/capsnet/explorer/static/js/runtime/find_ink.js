@@ -19,8 +19,10 @@ export function findInk(planes) {
   let found = isTwoTone(pixels, border) ? searchBoth(pixels, border, false) : { score: 0 };
   if (found.score > 0 && !isBorderMixed(pixels, border)) return found.ink;
   const close = findCloseUp(pixels);
-  if (found.score <= 0) found = searchBoth(pixels, fitPaper(pixels), true);
-  return found.score > 0 && (!close || agree(found.ink, close)) ? found.ink : close;
+  const photo = found.score <= 0;
+  if (photo) found = searchBoth(pixels, fitPaper(pixels), true);
+  if (found.score > 0 && (!close?.clear || agree(found.ink, close.ink, photo ? 0.2 : 0))) return found.ink;
+  return close?.ink ?? null;
 }
 
 /** Whether the border has more than paper: then the paper may be taken for ink. */
@@ -34,14 +36,14 @@ function isBorderMixed(pixels, papers) {
 }
 
 /** Whether ink has most of what another search found, at its own resolution. */
-function agree(ink, other) {
+function agree(ink, other, least) {
   const small = resize(ink, [other.height, other.width], BOX);
   let [common, all] = [0, 0];
   other.data.forEach((value, n) => {
     common += Math.min(value, small.data[n]);
     all += value;
   });
-  return common >= AGREE * all;
+  return common >= AGREE * all || common < least * all;
 }
 
 function toWorkingSize(of) {
