@@ -67,8 +67,8 @@ def photograph(
     stroke = np.pad(shape, round(border * FINE / 100) + beyond)
     if blur:
         stroke = gaussian_filter(stroke, blur * FINE / 100)
-    stroke = stroke[beyond : stroke.shape[0] - beyond, beyond : stroke.shape[1] - beyond]
-    height, width = stroke.shape
+    height, width = (side - 2 * beyond for side in np.shape(stroke))
+    stroke = stroke[beyond : beyond + height, beyond : beyond + width]
     y, x = np.linspace(-1, 1, height)[:, None], np.linspace(-1, 1, width)[None]
     angle = rng.uniform(0, 2 * np.pi)
     bright = 0.9 - 0.15 * (light != "even") * (1 + np.cos(angle) * x + np.sin(angle) * y)

@@ -1,5 +1,7 @@
 """Pictures as they come: digits that fill them, soft edges, thin and thick pens, both polarities, uneven light."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from capsnet.data._closeup import find_close_up
 from tests.data.photos import correlation
 
 digit = Preprocess()
-CLOSE = {"border": 0, "blur": 4, "pen": "as it is", "ink": "dark", "light": "uneven", "size": 56}
+CLOSE: dict[str, Any] = {"border": 0, "blur": 4, "pen": "as it is", "ink": "dark", "light": "uneven", "size": 56}
 
 
 def test_photographs_of_all_kinds_are_read() -> None:
@@ -33,7 +35,7 @@ def test_close_up_with_soft_edges_becomes_mnist_like(digits: ArrayDataset, ink: 
     known = np.flatnonzero(digits.targets != 1)[:6]  # a 1 would be a bar
     likeness = []
     for i in known:
-        picture = photograph(digits.images[i, 0], int(i), **(CLOSE | {"ink": ink, "pen": pen}))
+        picture = photograph(digits.images[i, 0], int(i), **dict(CLOSE, ink=ink, pen=pen))
         seen = digit.read(picture)
         assert seen.how.startswith(f"{ink} ink on ")
         assert "touches the border" in seen.how
@@ -43,7 +45,7 @@ def test_close_up_with_soft_edges_becomes_mnist_like(digits: ArrayDataset, ink: 
 
 def test_colours_are_told_apart_by_the_clearest(digits: ArrayDataset) -> None:
     """Red ink on white paper: the red plane is blank."""
-    grey = np.asarray(photograph(digits.images[0, 0], 0, **(CLOSE | {"light": "even"})))
+    grey = np.asarray(photograph(digits.images[0, 0], 0, **dict(CLOSE, light="even")))
     red = np.stack([np.full_like(grey, 230), grey, grey], axis=2)
     assert correlation(digit(red).numpy(), digit(grey).numpy()) > 0.98
 
