@@ -41,10 +41,14 @@ class Visitor:
         self.panels = ThreadPoolExecutor(5)
         digits = capsnet.data.load("mnist", "test")
         assert isinstance(digits, capsnet.data.ArrayDataset)
-        drawn = np.kron(digits.images[number, 0], np.ones((8, 8), dtype=np.uint8))  # as large as the page sends it
-        data = base64.b64encode(drawn.tobytes()).decode("ascii")
-        self.canvas = {"width": 224, "height": 224, "channels": 1, "data": data}
+        self.digits, self.next = digits.images[:, 0], 1000 * number
         self.answer = self.stroke_end()
+
+    def canvas(self) -> dict:
+        """Another digit at each call, as large as the page sends it."""
+        drawn = np.kron(self.digits[self.next % len(self.digits)], np.ones((8, 8), dtype=np.uint8))
+        self.next += 1
+        return {"width": 224, "height": 224, "channels": 1, "data": base64.b64encode(drawn.tobytes()).decode("ascii")}
 
     def ask(self, path: str, **body: object) -> dict:
         if not hasattr(self.local, "connection"):
@@ -60,7 +64,7 @@ class Visitor:
         return answer
 
     def stroke_end(self) -> dict:
-        seen = self.ask("/api/see", image=self.canvas, centre=True)["seen"]
+        seen = self.ask("/api/see", image=self.canvas(), centre=True)["seen"]
         answer = self.ask("/api/classify", seen=seen)
         best = answer["order"][0]
         panels = [

@@ -59,14 +59,19 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
 
 
 def cache_dir() -> Path:
-    """CAPSNET_CACHE, else XDG_CACHE_HOME/capsnet, else the platform's own place (~/.cache/capsnet on Linux)."""
+    """CAPSNET_CACHE, else XDG_CACHE_HOME/capsnet, else the platform's own place (~/.cache/capsnet on Linux).
+
+    Without a home directory it is a place that nobody can write to: files are then made or unpacked anew each time.
+    """
     if chosen := os.environ.get("CAPSNET_CACHE"):
-        return Path(chosen).expanduser()
+        return expanded(chosen)
     if chosen := os.environ.get("XDG_CACHE_HOME"):
-        return Path(chosen).expanduser() / "capsnet"
+        return expanded(chosen) / "capsnet"
     if sys.platform == "win32" and (chosen := os.environ.get("LOCALAPPDATA")):
         return Path(chosen) / "capsnet" / "Cache"
     home = Path(os.path.expanduser("~"))  # unlike Path.home() it never raises
+    if not home.is_absolute():  # no HOME and no such user: not a folder called ~ in the working directory
+        home = Path("/nonexistent")
     return home / "Library" / "Caches" / "capsnet" if sys.platform == "darwin" else home / ".cache" / "capsnet"
 
 

@@ -108,3 +108,23 @@ def test_no_other_code_opens_pictures() -> None:
     calls = {str(p.relative_to(source)): re.findall(r"Image\.open\(.*\)", p.read_text()) for p in source.rglob("*.py")}
     found = [(name, call) for name, lines in calls.items() for call in lines]
     assert all("formats=" in call for _, call in found), found
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "WEBP", "JPEG2000", "TIFF"])
+def test_whatever_a_decoder_raises_is_one_sentence(kind: str) -> None:
+    """That of AVIF raises RuntimeError."""
+    Image.init()
+    if kind not in Image.SAVE:
+        pytest.skip(f"this Pillow does not write {kind}")
+    buffer = io.BytesIO()
+    Image.new("RGB", (24, 20), (200, 40, 40)).save(buffer, kind)
+    content = buffer.getvalue()
+    errors = []
+    for place in range(0, len(content), max(1, len(content) // 150)):
+        damaged = content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
+        try:
+            PLAIN(damaged)
+        except ValueError as error:
+            errors.append(str(error))
+    assert errors
+    assert not any("\n" in error for error in errors)

@@ -10,6 +10,7 @@ from capsnet.experiments import _binding, reproduce
 from capsnet.experiments._binding import Grouping, Scenes
 from capsnet.experiments._binding_draw import owner_colours, phase_picture
 from capsnet.experiments.binding import Result
+from capsnet.metrics import mean_interval
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_interval_is_over_pictures() -> None:
     measure = Result(runs).measure("x")
     assert measure.values == [0.5, 0.75]
     assert measure.n == 2
-    assert measure.interval == pytest.approx(_binding.interval([0.25, 1.0]))
+    assert measure.interval == pytest.approx(mean_interval([0.25, 1.0]))
     assert Result(runs).measure("x", 1).interval == (1.0, 1.0)
 
 

@@ -49,7 +49,7 @@ def walk(visit: Visit, bundled: Model, of_pairs: str) -> None:
     step(visit, 3)
     assert visit.page.evaluate(LIT) == ["turn"]
     visit.click("story-act")
-    expect(visit.by("turn-value")).to_have_text("+40°")  # at once: nothing moves
+    expect(visit.by("turn-value")).to_have_text("+20°")  # at once: nothing moves
     expect(visit.by("turn-words")).to_contain_text("its direction")
     visit.page.keyboard.press("ArrowRight")
     step(visit, 4)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from benchmarks.pictures import photograph
 from capsnet.data import ArrayDataset, Preprocess
 from tests.explorer.browser import Visit
 from tests.explorer.conftest import wire
@@ -38,6 +39,12 @@ def photo() -> NDArray[np.uint8]:
     return np.clip(grey[:, :, None] * [1, 0.9, 1.05], 0, 255).astype(np.uint8)
 
 
+def close_up(digit: NDArray[np.uint8], **other: Any) -> NDArray[np.uint8]:
+    """A digit that touches the borders, with soft edges."""
+    how: dict[str, Any] = {"border": 0, "blur": 4, "pen": "as it is", "ink": "dark", "light": "even", "size": 56}
+    return np.asarray(photograph(digit, 0, **(how | other)))
+
+
 def test_pictures_are_prepared_as_by_the_library(visit: Visit, digits: ArrayDataset) -> None:
     digit, seven = {"style": "digit"}, ((0.2, 0.2), (0.8, 0.25), (0.45, 0.8))
     test = digits.batch(np.array([1])).images[0, 0].mul(255).round().byte().numpy()
@@ -48,6 +55,8 @@ def test_pictures_are_prepared_as_by_the_library(visit: Visit, digits: ArrayData
         (255 - stroke(17, *seven)[:, :170], digit),
         (stroke(17, (0.5, 0.1), (0.5, 0.9)), {"style": "digit", "height": 40, "width": 40, "border": 6}),
         (photo(), digit),
+        (close_up(test), digit),
+        (close_up(test, ink="light", light="uneven"), digit),
         (test, digit),
         (255 - test, {"style": "digit", "height": 40, "width": 40, "border": 6}),
         (photo(), {"style": "plain", "height": 36, "width": 30}),

@@ -91,7 +91,7 @@ def test_train_and_evaluate_use_plugins(run: Path, capsys: pytest.CaptureFixture
 
 
 def test_compare_includes_plugins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["compare", "--routings", "layer-norm", "uniform", "--budget", "smoke", "--out", str(tmp_path)])
+    cli.main(["compare", "--routings", "layer-norm", "--budget", "smoke", "--out", str(tmp_path)])
     assert "layer-norm" in capsys.readouterr().out
 
 

@@ -116,7 +116,7 @@ def test_predict_prints_json_lines(model_file: str, capsys: pytest.CaptureFixtur
     lines = [json.loads(line) for line in run(capsys, *flags)]
     assert [line["classes"] for line in lines] == [["cat"], [], ["ant"]]
     assert [line["class"] for line in lines] == ["cat", "cat", "ant"]
-    assert set(lines[0]) == {"image", "class", "length", "classes", "lengths"}
+    assert set(lines[0]) == {"image", "class", "length", "classes", "lengths", "read"}
     lines = [json.loads(line) for line in run(capsys, *flags, "--several")]
     assert [line["classes"] for line in lines] == [["cat"], [], ["ant", "bee"]]
 
@@ -192,6 +192,21 @@ def test_album_gives_each_picture_a_file(model_file: str, capsys: pytest.Capture
     assert (picture == 204).all()
     run(capsys, "in/1.png", "--model", model_file, "--save-reconstructions", "in")  # into the same folder
     assert (np.asarray(Image.open("in/1.png")) == 25).all()
+
+
+def test_prepared_pictures_are_saved_with_how_they_were_read(
+    model_file: str, capsys: pytest.CaptureFixture[str], folder: Path, steps: Steps
+) -> None:
+    lines = run(capsys, "in/1.png", "--model", model_file, "--save-prepared", "seen")
+    assert lines[1:] == ["  read resized to 10 x 10, in grey", f"  {Path('seen') / '1-prepared.png'}"]
+    picture = np.asarray(Image.open("seen/1-prepared.png"))
+    assert picture.shape == (10, 10)
+    assert (picture == 25).all()
+    (line,) = run(capsys, "in/1.png", "--model", model_file, "--save-prepared", "seen", "--json")
+    record = json.loads(line)
+    assert (record["read"], record["prepared"]) == ("resized to 10 x 10, in grey", str(Path("seen") / "1-prepared.png"))
+    assert capsnet.predict(folder / "1.png", steps)[0].how == "resized to 10 x 10, in grey"
+    assert capsnet.predict(torch.zeros(1, 10, 10), steps)[0].how == ""
 
 
 def test_model_without_decoder_saves_no_reconstructions(

@@ -56,6 +56,23 @@ def test_evaluate_takes_torch_data(kind: str, tiny: capsnet.Model) -> None:
     np.testing.assert_allclose(result.lengths, expected.lengths, atol=1e-6)
 
 
+class Prepared(Pairs):
+    """Uses the package in the processes of a loader."""
+
+    def __getitem__(self, index: int) -> Any:
+        framed = capsnet.data.Preprocess(style="plain", height=20, width=22)(self.images[index, 0].numpy())
+        return framed, int(self.labels[index])
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])  # slow: two more imports
+def test_evaluate_takes_loaders_with_processes(method: str, tiny: capsnet.Model) -> None:
+    expected = capsnet.evaluate(
+        tiny, Pairs(IMAGES, LABELS)
+    )  # starts the threads of this process, which no fork inherits
+    loader = DataLoader(Prepared(IMAGES, LABELS), batch_size=4, num_workers=2, multiprocessing_context=method)
+    np.testing.assert_allclose(capsnet.evaluate(tiny, loader).lengths, expected.lengths, atol=1e-5)
+
+
 def test_evaluate_prepares_pillow_images(tiny: capsnet.Model) -> None:
     pictures = [Image.fromarray(image[0].numpy()) for image in IMAGES]
     result = capsnet.evaluate(tiny, Pairs(pictures, LABELS))

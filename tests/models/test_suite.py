@@ -6,10 +6,19 @@ import capsnet
 from capsnet.models import Model, model_options
 from tests.models import suite
 
+# the same program at other widths
+TWICE = [("matrix-capsnet", "compiles"), ("capsnet", "compiles")]
+
 
 @pytest.mark.filterwarnings("ignore:var_mean")  # torch warns of the variance of no images at all
-@pytest.mark.parametrize("check", suite.CHECKS)
-@pytest.mark.parametrize("name", capsnet.list_models())
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(name, check, marks=[pytest.mark.slow] * ((name, check) in TWICE))
+        for name in capsnet.list_models()
+        for check in suite.CHECKS
+    ],
+)
 def test_model_keeps_contract(name: str, check: str) -> None:
     suite.CHECKS[check](name)
 

@@ -211,6 +211,7 @@ def test_lower_precision_learns_nearly_the_same(
     assert ours == pytest.approx(theirs, rel=0.02)
 
 
+@pytest.mark.slow  # two more starts of all processes
 def test_killed_process_is_restarted_without_loss(
     configs: dict[str, TrainConfig], together: Path, tmp_path: Path
 ) -> None:

@@ -96,6 +96,9 @@ class Predict:
     """Compute deep convolutions with 8-bit numbers: faster on a CPU, most for one image; answers change slightly."""
     save_reconstructions: str | None = None
     """Folder for what the longest capsule of each picture draws, as PNG."""
+    save_prepared: str | None = None
+    """Folder for what the network sees of each picture, as PNG; the output then says how each was read: which ink, what
+    was cropped, whether the digit touches the border."""
 
     def run(self, arguments: Sequence[str]) -> None:
         from tqdm import tqdm
@@ -113,7 +116,10 @@ class Predict:
         width = min(
             WIDEST, max((len(str(picture)) for picture in pictures if isinstance(picture, str | Path)), default=1)
         )
+        if self.save_prepared is not None and model.takes_texts:
+            raise ValueError("--save-prepared is for pictures, and this model takes texts")
         album = prediction.Album(self.save_reconstructions) if self.save_reconstructions is not None else None
+        seen = prediction.Album(self.save_prepared, "prepared") if self.save_prepared is not None else None
         problems = 0
         for answer in prediction.predictions(
             pictures, model, batch_size=self.batch_size, threshold=self.threshold, progress=True, skip=True
@@ -122,7 +128,10 @@ class Predict:
                 problems += 1
                 tqdm.write(f"capsnet: {'' if answer.source else '-: '}{one_line(answer.error)}", file=sys.stderr)
                 continue
-            line = self.as_json(answer) if self.json else self.as_row(answer, width)
+            saved = seen.add(answer) if seen is not None else None
+            line = self.as_json(answer, saved) if self.json else self.as_row(answer, width)
+            if saved is not None and not self.json:
+                line += f"\n  read {answer.how}\n  {saved}"
             tqdm.write(line, file=sys.stdout)  # around the bar, if there is one
             sys.stdout.flush()
             if album is not None:
@@ -130,11 +139,15 @@ class Predict:
         if problems:
             sys.exit(2)
 
-    def as_json(self, answer: "Prediction") -> str:
+    def as_json(self, answer: "Prediction", saved: Path | None = None) -> str:
         """``class`` is the longest capsule's; ``classes`` are the present ones: none, one, or with --several more."""
         present = answer.labels if self.several else answer.labels[:1]
         record = {"image": answer.source or STANDARD_INPUT, "class": answer.label, "length": answer.length}
         record |= {"classes": present, "lengths": answer.lengths}
+        if answer.how:
+            record["read"] = answer.how
+        if saved is not None:
+            record["prepared"] = str(saved)
         if self.top is not None:
             record["top"] = [{"class": label, "length": length} for label, length in longest(answer, self.top)]
         return json.dumps(record)

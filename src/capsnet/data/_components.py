@@ -6,11 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def choose(mask: NDArray[np.bool_], ink: NDArray[np.float32]) -> tuple[float, NDArray[np.bool_]]:
+def choose(
+    mask: NDArray[np.bool_], ink: NDArray[np.float32], *, whole: bool = False
+) -> tuple[float, NDArray[np.bool_]]:
     """Keep the digit: the heaviest part near the middle, and the parts beside it that are large enough to be strokes.
 
     Parts are 8-connected. A part on the border (a table edge, a shadow, a fold) scores less, and 0 if most of its
-    outline is border. Returns the score of the best part (0: there is none) and the mask of the digit.
+    outline is border. In a picture that the digit fills, ``whole``, only the latter holds. Returns the score of the
+    best part (0: there is none) and the mask of the digit.
 
     Shapes: (H, W), (H, W) -> (), (H, W)
     """
@@ -27,12 +30,12 @@ def choose(mask: NDArray[np.bool_], ink: NDArray[np.float32]) -> tuple[float, ND
     top, left, bottom, right = boxes.T
     outline = 2 * (bottom - top + right - left)
     penalty = np.where(edge > 0.2 * min(mask.shape), 0.05, np.where(edge > 0, 0.6, 1.0))
-    scores = central * np.where(edge > 0.4 * outline, 0.0, penalty)
+    scores = central * np.where(edge > (0.45 if whole else 0.4) * outline, 0.0, 1.0 if whole else penalty)
     main = int(np.argmax(scores))
     reach = 0.25 * max(bottom[main] - top[main], right[main] - left[main])
     gap = np.maximum(
         np.maximum(top - bottom[main], top[main] - bottom), np.maximum(left - right[main], left[main] - right)
     )
-    keep = (gap <= reach) & (mass >= 0.04 * mass[main]) & (edge == 0)
+    keep = (gap <= reach) & (mass >= 0.04 * mass[main]) & (scores > 0 if whole else edge == 0)
     keep[main] = True
     return float(scores[main]), np.concatenate([[False], keep])[labels]

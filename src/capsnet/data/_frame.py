@@ -46,11 +46,17 @@ def stroke_width(ink: Tensor) -> Tensor:
     return 2 * ink.sum(dim=(-2, -1)) / outline.clamp_min(1e-9)
 
 
-def _crop(ink: Plane) -> Plane:
+def extent(ink: Plane) -> tuple[int, int, int, int]:
+    """Top, left, bottom and right of the ink; of a picture without any, of all of it."""
     rows, columns = np.nonzero((ink > 0.5).any(axis=1))[0], np.nonzero((ink > 0.5).any(axis=0))[0]
     if not len(rows):
-        return ink
-    return np.ascontiguousarray(ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+        return 0, 0, ink.shape[0], ink.shape[1]
+    return int(rows[0]), int(columns[0]), int(rows[-1]) + 1, int(columns[-1]) + 1
+
+
+def _crop(ink: Plane) -> Plane:
+    top, left, bottom, right = extent(ink)
+    return np.ascontiguousarray(ink[top:bottom, left:right])
 
 
 def _fit(crop: Plane, box: tuple[float, float], margin: float) -> Plane:

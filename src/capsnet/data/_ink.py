@@ -2,43 +2,85 @@
 
 Made for photos of a pen digit on paper: uneven light, shadows, noise, JPEG blocks, ruled lines, table edges. The
 picture is divided by a smooth fit of the paper; a morphological closing removes what is wider than any stroke; then
-come a threshold relative to the ink's contrast and the choice of components. Dark and light ink are tried.
+come a threshold relative to the ink's contrast and the choice of components. Dark and light ink are tried. A digit that
+fills its picture is found in another way (``_closeup``), if this one finds nothing or only a part of it.
 """
 
 from functools import lru_cache, reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from capsnet.data._closeup import find_close_up
 from capsnet.data._components import choose
 from capsnet.data._pixels import Pixels, Plane, resize
 
 WORK = 384  # longer side at which ink is looked for: a digit a tenth of the picture high still has 38 pixels
 FAINTEST = 0.08  # contrast below which nothing counts as ink
+AGREE = 0.9  # of a close-up's ink, if the digit was found without it
 SMALLEST = 40  # pixels at working size: less is a speck, not a digit
 
 
-def find_ink(pixels: Pixels) -> Plane:
-    """Return the soft ink map of the digit, at working size; ValueError if there is no digit.
+class _Found(NamedTuple):
+    score: float  # 0: nothing
+    ink: Plane
+    dark: bool
 
-    Shapes: (H, W, 3) -> (h, w) with max(h, w) = WORK
+
+NOTHING = _Found(0.0, np.zeros((0, 0), np.float32), True)
+
+
+class Ink(NamedTuple):
+    """Where the digit is, and how it was found."""
+
+    map: Plane  # soft: 1 on the stroke
+    dark: bool  # darker than the paper
+    kind: str  # "drawing", "photo" or "close-up"
+
+
+def find_ink(pixels: Pixels) -> Ink:
+    """The ink of the digit, at working size or that of close-ups; ValueError if there is no digit.
+
+    Shapes: (H, W, 3) -> (h, w)
     """
     grey = bool((pixels[..., :1] == pixels).all())
     pixels = _to_working_size(pixels[..., :1] if grey else pixels)  # one plane is enough for a grey drawing
-    score, ink = _search_both(pixels, _border_paper(pixels), local=False) if _is_two_tone(pixels) else (0.0, None)
-    if ink is None or score <= 0:
+    drawn = _search_both(pixels, _border_paper(pixels), local=False) if _is_two_tone(pixels) else NOTHING
+    if drawn.score > 0 and not _is_border_mixed(pixels):
+        return Ink(drawn.ink, drawn.dark, "drawing")
+    close = find_close_up(pixels)
+    found, kind = drawn, "drawing"
+    if drawn.score <= 0:
         pixels = np.repeat(pixels, 3, axis=2) if grey else pixels
-        score, ink = _search_both(pixels, _fit_paper(pixels), local=True)
-    if score <= 0:
+        found, kind = _search_both(pixels, _fit_paper(pixels), local=True), "photo"
+    if found.score > 0 and (
+        close is None or not close.clear or _agree(found.ink, close.ink, 0.2 if kind == "photo" else 0.0)
+    ):
+        return Ink(found.ink, found.dark, kind)
+    if close is None:
         raise ValueError("no digit was found: the image is blank, or the ink is too faint to tell from the paper")
-    return ink
+    return Ink(close.ink, close.dark, "close-up")
 
 
-def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> tuple[float, Plane]:
+def _is_border_mixed(pixels: Pixels) -> bool:
+    """Whether the border has more than paper: then the paper may be taken for ink."""
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    return bool((np.abs(border - np.median(border, axis=0)) > 0.1).any())
+
+
+def _agree(ink: Plane, other: Plane, least: float) -> bool:
+    """Whether ink has most of what another search found, at its own resolution, or so little that it found no digit."""
+    ink = resize(ink, (other.shape[0], other.shape[1]), resample=Image.Resampling.BOX)
+    share = float(np.minimum(ink, other).sum()) / max(float(other.sum()), 1e-6)
+    return share >= AGREE or share < least
+
+
+def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> _Found:
     """Try dark ink and light ink, and return the one with the higher score."""
     dark, light = _search(pixels, papers, local), _search(1 - pixels, 1 - papers, local)
-    return dark if dark[0] >= light[0] else light
+    return _Found(*dark, True) if dark[0] >= light[0] else _Found(*light, False)
 
 
 def _border_paper(pixels: Pixels) -> Pixels:

@@ -5,7 +5,6 @@ server read the same formats up to the same sizes; every failure is one sentence
 """
 
 import io
-import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,10 +90,12 @@ def _clear_errors(name: str | None) -> Iterator[None]:
             yield
     except Image.DecompressionBombError as error:
         raise ValueError(f"{prefix}the image is too large to be decoded safely ({error})") from error
-    except (OSError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error, MemoryError) as error:
-        raise ValueError(f"{prefix}the image is damaged or incomplete ({error})") from error
     except ValueError as error:
-        raise type(error)(f"{prefix}{error}") from error
+        if type(error) in (ValueError, NotAnImage):
+            raise type(error)(f"{prefix}{error}") from error
+        raise ValueError(f"{prefix}the image is damaged or incomplete ({error})") from error
+    except Exception as error:  # decoders raise whatever they like: that of AVIF a RuntimeError
+        raise ValueError(f"{prefix}the image is damaged or incomplete ({error})") from error
 
 
 def is_deep(path: Path) -> bool:

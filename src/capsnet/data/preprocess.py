@@ -5,7 +5,7 @@ It is stored in the weights file, so that pictures are prepared as in training.
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -14,8 +14,8 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
-from capsnet.data._frame import BOX, frame_ink
-from capsnet.data._ink import WORK, find_ink
+from capsnet.data._frame import BOX, extent, frame_ink
+from capsnet.data._ink import WORK, Ink, find_ink
 from capsnet.data._pixels import ImageLike, Pixels, name_of, open_image, read_pixels, resize
 
 Side = Annotated[int, Field(ge=8, le=4096)]
@@ -24,7 +24,15 @@ Fit: TypeAlias = Literal["crop", "pad", "stretch"]
 
 LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R 601, as Pillow
 _LONGEST = 4096  # pixels of the longer side: a longer picture is reduced even if its shorter side is small
+AS_IT_IS = "as it is, because it has the size, the margin and the centre of MNIST's digits"
 _SPARE = 4  # a large picture is first reduced to this many times the frame, by cheap averaging
+
+
+class Read(NamedTuple):
+    """An image as a model's input, and how it was read, in words."""
+
+    tensor: Tensor  # (C, H, W)
+    how: str
 
 
 class Preprocess(BaseModel):
@@ -65,34 +73,45 @@ class Preprocess(BaseModel):
 
         Raises ValueError if it cannot be used, FileNotFoundError if there is no such file.
         """
+        return self.read(image).tensor
+
+    def read(self, image: ImageLike) -> Read:
+        """The same, with a sentence on how the image was read."""
         name = name_of(image)
         with open_image(image) if isinstance(image, str | Path | bytes) else nullcontext(image) as opened:
             enough = 2 * WORK if self.style == "digit" else self._enough(opened)
             pixels = read_pixels(opened, enough=enough, white=self.white, name=name)
-        planes = self._digit(pixels, name) if self.style == "digit" else self._plain(pixels, name)
-        return torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32))
+        planes, how = self._digit(pixels, name) if self.style == "digit" else self._plain(pixels, name)
+        return Read(torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32)), how)
 
-    def _digit(self, pixels: Pixels, name: str) -> NDArray[np.float32]:
+    def _digit(self, pixels: Pixels, name: str) -> tuple[NDArray[np.float32], str]:
         if min(pixels.shape[:2]) < 8:
             height, width = pixels.shape[:2]
             raise ValueError(f"{name}: a digit needs at least 8x8 pixels, the image has {height}x{width}")
         height, width = self.height - 2 * self.border, self.width - 2 * self.border
         try:
-            framed = already_framed(pixels, self.height, self.width)
+            framed, how = already_framed(pixels, self.height, self.width), AS_IT_IS
             if framed is None:
                 inner = already_framed(pixels, height, width)
-                framed = np.pad(frame_ink(find_ink(pixels), height, width) if inner is None else inner, self.border)
+                if inner is None:
+                    ink = find_ink(pixels)
+                    inner, how = frame_ink(ink.map, height, width), describe_ink(ink)
+                framed = np.pad(inner, self.border)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        return np.repeat(framed[None], self.channels, axis=0)
+        return np.repeat(framed[None], self.channels, axis=0), how
 
-    def _plain(self, pixels: Pixels, name: str) -> NDArray[np.float32]:
+    def _plain(self, pixels: Pixels, name: str) -> tuple[NDArray[np.float32], str]:
         height, width = pixels.shape[:2]
         if min(height, width) < 2:
             raise ValueError(f"{name}: an image needs at least 2x2 pixels, this one has {height}x{width}")
         if self.channels == 1:
             pixels = (pixels @ LUMA)[:, :, None]
-        return np.clip(self._fitted(pixels), 0, 1).transpose(2, 0, 1)
+        same = (height, width) == (self.height, self.width)
+        done = {"crop": "its middle cropped", "pad": "between black bars", "stretch": "distorted"}[self.fit]
+        even = height * self.width == width * self.height
+        how = "as it is" if same else f"resized to {self.width} x {self.height}" + ("" if even else f", {done}")
+        return np.clip(self._fitted(pixels), 0, 1).transpose(2, 0, 1), how + (", in grey" if self.channels == 1 else "")
 
     def _fitted(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         """Resize (h, w, C) to the frame's (H, W, C)."""
@@ -121,6 +140,18 @@ class Preprocess(BaseModel):
         size = image.size
         shorter = _SPARE * max(self.height, self.width)
         return min(-(-shorter * max(size) // min(size)), max(shorter, _LONGEST))
+
+
+def describe_ink(ink: Ink) -> str:
+    """How a digit was found, in words: which ink, in what kind of picture, where."""
+    tone = "dark ink on light paper" if ink.dark else "light ink on dark paper"
+    top, left, bottom, right = extent(ink.map)
+    height, width = ink.map.shape
+    share = f"{100 * (bottom - top) / height:.0f} % of the height and {100 * (right - left) / width:.0f} % of the width"
+    sides = {"top": top == 0, "bottom": bottom == height, "left": left == 0, "right": right == width}
+    touched = [side for side, touches in sides.items() if touches]
+    beyond = f"; it touches the border ({', '.join(touched)}), where a part may be missing" if touched else ""
+    return f"{tone}, in a {ink.kind}; cropped to {share}, scaled and centred{beyond}"
 
 
 def preprocess_for(

@@ -1,6 +1,6 @@
 """Groupings of pixels, by phase and by the controls, and how well they agree with the objects of a picture."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -146,10 +146,3 @@ CONTROLS: dict[str, Callable[[Scenes], Grouping]] = {
     "connected components": by_component,
     "untrained lattice": lambda scenes: by_phase(lattice_phases(scenes), scenes),
 }
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 %, of the mean over pictures."""
-    array = np.asarray(values, float)
-    reach = 1.96 * float(array.std(ddof=int(len(array) > 1))) / len(array) ** 0.5
-    return float(array.mean()) - reach, float(array.mean()) + reach

@@ -6,6 +6,7 @@ the pictures without a face. Who is on a picture is not recorded, so one person 
 
 import shutil
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def faces_folder() -> Path:
 def read_faces() -> np.ndarray:
     """(200, 25, 25) in [0, 1]: first the faces."""
     try:
-        from skimage.data import lfw_subset
+        lfw_subset = import_module("skimage.data").lfw_subset
     except ModuleNotFoundError:
         raise ValueError("the faces come with scikit-image, which is not installed: pip install scikit-image") from None
     images = lfw_subset()

@@ -31,7 +31,7 @@ from capsnet.experiments._binding import Grouping, Scenes
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments.lab import Lab
-from capsnet.metrics import compare, difference
+from capsnet.metrics import compare, difference, mean_interval
 from capsnet.models import BindingModel
 from capsnet.training import TrainConfig
 
@@ -62,7 +62,7 @@ class Result(NamedTuple):
         columns = [run[kind] for run in self.runs]
         pictures = [fmean(values) for values in zip(*columns, strict=True)]
         means = [fmean(values) for values in columns]
-        return Measure(name, means, "", interval=_binding.interval(pictures), n=len(pictures))
+        return Measure(name, means, "", interval=mean_interval(pictures), n=len(pictures))
 
 
 def sets(lab: Lab) -> list[str]:

@@ -210,6 +210,7 @@ def peak_megabytes(config: TrainConfig, *modules: str) -> float:
         input=config.to_json(),
         capture_output=True,
         text=True,
+        encoding="utf-8",
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     if done.returncode:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ class Prediction(NamedTuple):
     reconstruction: Tensor | None  # (C, H, W), decoded from the longest capsule
     labels: tuple[str, ...] = ()  # the classes that reach the threshold, longest first; empty: none of them
     source: str = ""  # the file, or the text
+    how: str = ""  # how the picture was read: "dark ink on light paper, ..."; empty for tensors and texts
 
     def __str__(self) -> str:
         source = f"{self.source}: " if self.source else ""
@@ -56,6 +57,7 @@ class Skipped(NamedTuple):
 class _Prepared(NamedTuple):
     source: str
     image: Tensor
+    how: str = ""
 
 
 def predict(
@@ -203,20 +205,24 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 class Album:
-    """A folder of reconstructions: one PNG per picture, named after the picture's file."""
+    """A folder of what networks see or draw: one PNG per picture, named after the picture's file.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    ``what`` is "reconstruction", what the longest capsule draws, or "prepared", the network's input.
+    """
+
+    def __init__(self, folder: str | Path, what: Literal["reconstruction", "prepared"] = "reconstruction") -> None:
+        self.folder, self.what = Path(folder), what
         self.folder.mkdir(parents=True, exist_ok=True)
         self._taken: set[str] = set()
 
     def add(self, answer: Prediction) -> Path:
-        """Write the reconstruction of one picture."""
-        if answer.reconstruction is None:
+        """Write the PNG of one picture."""
+        drawn = answer.image if self.what == "prepared" else answer.reconstruction
+        if drawn is None:
             raise ValueError("the model draws no reconstructions: it has no decoder")
-        pixels = answer.reconstruction.mul(255).round().clamp(0, 255).byte().movedim(0, -1).numpy()
-        if pixels.shape[2] not in (1, 3):
-            raise ValueError(f"a reconstruction of {pixels.shape[2]} channels is no picture")
+        if drawn.ndim != 3 or drawn.shape[0] not in (1, 3):
+            raise ValueError(f"what is {self.what} is no picture: its shape is {tuple(drawn.shape)}")
+        pixels = drawn.cpu().mul(255).round().clamp(0, 255).byte().movedim(0, -1).numpy()
         png = io.BytesIO()
         Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(png, "PNG")
         return write_atomically(self.folder / self._name(answer.source), png.getvalue())
@@ -225,10 +231,10 @@ class Album:
         """Letters, digits and ``._-`` of the file's name, with an ending that no other picture has."""
         base = re.sub(r"[^\w.-]+", "_", Path(source).stem)
         base = base.encode()[:150].decode(errors="ignore").strip("._-") or "picture"  # file systems count bytes
-        number, name = 1, f"{base}-reconstruction.png"
+        number, name = 1, f"{base}-{self.what}.png"
         while name.casefold() in self._taken:
             number += 1
-            name = f"{base}-{number}-reconstruction.png"
+            name = f"{base}-{number}-{self.what}.png"
         self._taken.add(name.casefold())
         return name
 
@@ -242,6 +248,8 @@ def _prepared(
     try:
         if isinstance(picture, Tensor) or preprocess is None:
             return _Prepared(source, as_inputs(model, torch.as_tensor(picture)[None])[0])
+        if isinstance(preprocess, Preprocess):
+            return _Prepared(source, *preprocess.read(picture))
         return _Prepared(source, torch.as_tensor(preprocess(picture)))
     except (ValueError, OSError) as error:
         if not skip:
@@ -263,5 +271,6 @@ def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -
         present = tuple(names[k] for k in order if row[k] >= threshold)
         named = dict(zip(names, row.tolist(), strict=True))
         best = order[0]
-        answers.append(Prediction(names[best], float(row[best]), named, image, picture, present, item.source))
+        answer = Prediction(names[best], float(row[best]), named, image, picture, present, item.source, item.how)
+        answers.append(answer)
     return answers

@@ -7,6 +7,7 @@ without a card, that of its seal is refused. onnxruntime is an optional dependen
 
 import hashlib
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
@@ -144,11 +145,11 @@ def _field(number: int, value: bytes) -> bytes:
 
 def _has_seal(path: Path) -> bool:
     """Whether the seal is right; False for a file that never had one. Another one is refused before it is parsed."""
-    content = memoryview(path.read_bytes())
-    length = len(_seal_of(b""))
-    if _seal_of(content[:-length]) == content[-length:]:
+    content = path.read_bytes()
+    view, length = memoryview(content), len(_seal_of(b""))  # slices of a view are not copied
+    if _seal_of(view[:-length]) == view[-length:]:
         return True
-    if any(mark in content.obj for mark in MARKS):
+    if any(mark in content for mark in MARKS):
         raise ValueError(
             f"{path} is damaged, or another program has changed it: its content does not have the checksum that was "
             f"written with it. Export it again; if the change was intended, {card_path(path).name} with its sha256 "
@@ -197,7 +198,7 @@ def _check_ports(session: "InferenceSession", about: Exported) -> None:
         _check_shape("image_size", ["batch", about["channels"], *about["image_size"]], about["input"]["shape"])
 
 
-def _check_shape(name: str, described: list[int | str], found: list[int | str | None]) -> None:
+def _check_shape(name: str, described: Sequence[int | str], found: Sequence[int | str | None]) -> None:
     """Where both have a number, it is the same."""
     pairs = list(zip(described, found, strict=False))
     same = all(one == two for one, two in pairs if isinstance(one, int) and isinstance(two, int))

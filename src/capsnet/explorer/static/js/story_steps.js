@@ -7,7 +7,7 @@ import { currentModel, state } from "./state.js";
 import { turnTo } from "./turn.js";
 
 const FOUR = [[[0.36, 0.18], [0.28, 0.5], [0.72, 0.52]], [[0.62, 0.22], [0.58, 0.86]]]; // strokes, as shares of the canvas
-const REACH = 40; // degrees by which the picture is turned
+const REACH = 20; // degrees by which the picture is turned
 const term = (word) => h("dfn", {}, word);
 const strong = (word) => h("b", {}, word);
 
@@ -78,6 +78,9 @@ function trainedOnPairs() {
   return multi ? `${title} was trained on such pairs.` : `${title} was trained on single digits only, so it may fail.`;
 }
 
+const draws = ({ decoder, dims }) =>
+  (decoder ? ` Beside it the network draws what it believes, from the ${dims} numbers of the arrow alone.` : "");
+
 /** `needs(model)`: whether a network can show the step; `live()`: a sentence made of the present numbers. */
 export const STEPS = [
   {
@@ -96,9 +99,8 @@ export const STEPS = [
   {
     title: "Turn it: where does it point?", panels: ["turn"], needs: ({ dims, multi }) => Boolean(dims && !multi),
     words: () => ["The arrow's ", strong("direction"), ", its ", term("pose"), ", says how the thing looks: how it is " +
-      "turned, how wide, how thick. Drag the orange handle. The length falls slowly, since it is still the same thing; the " +
-      "direction moves with your hand",
-    ...(currentModel().decoder ? [`, and from its ${currentModel().dims} numbers alone the network draws what it believes.`] : ["."])],
+      "turned, how wide, how thick. Drag the orange handle. The direction moves with your hand; the length hardly does, " +
+      `until you turn too far.${draws(currentModel())}`],
     act: turnOne,
   },
   {

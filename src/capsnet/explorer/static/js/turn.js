@@ -11,33 +11,15 @@ import { PRESENT, chooseModel, framed, show, startRequest } from "./network.js";
 import { fits, fromWire, isBlank, paint, toWire } from "./pixels.js";
 import { principal, project } from "./principal.js";
 import { currentModel, state } from "./state.js";
+import { fairPair, twinOf } from "./twins.js";
 import { whenSeen } from "./visible.js";
 
 const SAMPLES = 25; // points of a curve, odd: one is where nothing is moved
 const HANDLE = 0.4; // of the picture's side: how far the handle is from the middle
-const EQUAL = 1.5; // networks are of the same size if one has at most that many times the other's parameters
 
 const LIMIT = "This is learnt, not built in: beyond what training showed, the length falls and the class changes.";
 
 const [askNow, askTwin, askCurve] = [latest({ live: true }), latest({ live: true }), latest()];
-
-const alike = (a, b) => a.classes.join() === b.classes.join();
-const ratio = (a, b) => Math.max(a.parameters / b.parameters, b.parameters / a.parameters);
-
-/** The network without capsules that reads the same classes and is nearest in size, or null. */
-function twinOf(model, models) {
-  const plain = models.filter((other) => !other.dims && !other.routing && alike(model, other));
-  return plain.sort((a, b) => ratio(model, a) - ratio(model, b))[0] ?? null;
-}
-
-/** A capsule network of the same classes that has a twin of its own size: the fair comparison. */
-function fairPair(model, models) {
-  const fair = (other) => {
-    const twin = other.dims && alike(other, model) && twinOf(other, models);
-    return twin && ratio(other, twin) < EQUAL;
-  };
-  return fair(model) ? null : models.find(fair) ?? null;
-}
 
 class TurnPanel {
   constructor(body) {

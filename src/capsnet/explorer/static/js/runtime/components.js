@@ -3,7 +3,7 @@
 import { map } from "./filters.js";
 
 /** A number for each pixel, 0 outside of the mask, counted from 1: parts are connected by sides and corners. */
-function label({ height, width, data }) {
+export function label({ height, width, data }) {
   const labels = new Int32Array(data.length);
   const stack = [];
   let count = 0;
@@ -29,8 +29,9 @@ function label({ height, width, data }) {
   return { labels, count };
 }
 
-/** Keep the heaviest part near the middle, and the parts beside it that are large enough to be strokes. */
-export function choose(mask, ink) {
+/** Keep the heaviest part near the middle, and the parts beside it that are large enough to be strokes; if the digit fills
+ * the `whole` picture, also those on the border. */
+export function choose(mask, ink, whole = false) {
   const { height, width } = mask;
   const { labels, count } = label(mask);
   const parts = Array.from({ length: count }, () =>
@@ -49,19 +50,22 @@ export function choose(mask, ink) {
     part.bottom = Math.max(part.bottom, y + 1);
     part.right = Math.max(part.right, x + 1);
   }
-  const main = parts.reduce((best, part) => (score(part, height, width) > score(best, height, width) ? part : best));
+  const scored = (part) => score(part, height, width, whole);
+  if (!count) return { score: 0, digit: mask };
+  const main = parts.reduce((best, part) => (scored(part) > scored(best) ? part : best));
   const reach = 0.25 * Math.max(main.bottom - main.top, main.right - main.left);
   const kept = parts.map((part) => {
     const [high, wide] = [[part.top - main.bottom, main.top - part.bottom], [part.left - main.right, main.left - part.right]];
     const gap = Math.max(...high, ...wide);
-    return part === main || (gap <= reach && part.mass >= 0.04 * main.mass && part.edge === 0);
+    return part === main || (gap <= reach && part.mass >= 0.04 * main.mass && (whole ? scored(part) > 0 : part.edge === 0));
   });
   const digit = map(mask, (_, n) => Number(labels[n] > 0 && kept[labels[n] - 1]));
-  return { score: score(main, height, width), digit };
+  return { score: scored(main), digit };
 }
 
-function score({ central, edge, top, left, bottom, right }, height, width) {
+function score({ central, edge, top, left, bottom, right }, height, width, whole) {
   const outline = 2 * (bottom - top + right - left);
-  if (edge > 0.4 * outline) return 0;
+  if (edge > (whole ? 0.45 : 0.4) * outline) return 0;
+  if (whole) return central;
   return central * (edge > 0.2 * Math.min(height, width) ? 0.05 : edge > 0 ? 0.6 : 1);
 }

@@ -1,21 +1,49 @@
 /** The ink in a picture of a digit: 1 on the stroke and 0 elsewhere. `capsnet/data/_ink.py` says why it does so. */
 
+import { findCloseUp } from "./close_up.js";
 import { choose } from "./components.js";
 import { BOX, CUBIC, clipped, closed, dilated, map, plane, resize, smoothed } from "./filters.js";
+import { dot, leastSquares } from "./least_squares.js";
 import { clip, descending, median, quantile, round } from "./numbers.js";
 
 const WORK = 384;
 const FAINTEST = 0.08;
 const SMALLEST = 40;
+const AGREE = 0.9;
 const BINS = 1000; // of contrasts
 
-/** From planes of one or three colours, at working size. null if there is no digit. */
+/** From planes of one or three colours, at working size or that of close-ups. null if there is no digit. */
 export function findInk(planes) {
   const pixels = planes.map(toWorkingSize);
   const border = borderPaper(pixels);
   let found = isTwoTone(pixels, border) ? searchBoth(pixels, border, false) : { score: 0 };
-  if (found.score <= 0) found = searchBoth(pixels, fitPaper(pixels), true);
-  return found.score > 0 ? found.ink : null;
+  if (found.score > 0 && !isBorderMixed(pixels, border)) return found.ink;
+  const close = findCloseUp(pixels);
+  const photo = found.score <= 0;
+  if (photo) found = searchBoth(pixels, fitPaper(pixels), true);
+  if (found.score > 0 && (!close?.clear || agree(found.ink, close.ink, photo ? 0.2 : 0))) return found.ink;
+  return close?.ink ?? null;
+}
+
+/** Whether the border has more than paper: then the paper may be taken for ink. */
+function isBorderMixed(pixels, papers) {
+  return pixels.some(({ height, width, data }, c) => {
+    const far = (n) => Math.abs(data[n] - papers[c].data[0]) > 0.1;
+    for (let x = 0; x < width; x += 1) if (far(x) || far((height - 1) * width + x)) return true;
+    for (let y = 0; y < height; y += 1) if (far(y * width) || far(y * width + width - 1)) return true;
+    return false;
+  });
+}
+
+/** Whether ink has most of what another search found, at its own resolution. */
+function agree(ink, other, least) {
+  const small = resize(ink, [other.height, other.width], BOX);
+  let [common, all] = [0, 0];
+  other.data.forEach((value, n) => {
+    common += Math.min(value, small.data[n]);
+    all += value;
+  });
+  return common >= AGREE * all || common < least * all;
 }
 
 function toWorkingSize(of) {
@@ -190,8 +218,6 @@ function fitPaper(pixels) {
   return fits.map((fit) => map(plane(height, width), (_, n) => clip(dot(full[n], fit), 0, 1)));
 }
 
-const dot = (a, b) => a.reduce((sum, value, k) => sum + value * b[k], 0);
-
 /** The monomials up to degree 2 on [-1, 1]^2 at each pixel. */
 function termsOf(height, width) {
   return Array.from({ length: height * width }, (_, n) => {
@@ -205,27 +231,4 @@ function weightedMedian(values, weight) {
   const half = weight.reduce((sum, value) => sum + value, 0) / 2;
   let total = 0;
   return values[order.find((n) => (total += weight[n]) >= half) ?? order.at(-1)];
-}
-
-/** Weighted least squares: the normal equations by Gaussian elimination. */
-function leastSquares(terms, weight, values) {
-  const K = terms[0].length;
-  const rows = Array.from({ length: K }, (_, a) => {
-    const row = new Float64Array(K + 1);
-    terms.forEach((term, n) => {
-      for (let b = 0; b < K; b += 1) row[b] += weight[n] * term[a] * term[b];
-      row[K] += weight[n] * term[a] * values[n];
-    });
-    row[a] += 1e-9;
-    return row;
-  });
-  for (let p = 0; p < K; p += 1) {
-    const best = rows.reduce((most, row, n) => (n > p && Math.abs(row[p]) > Math.abs(rows[most][p]) ? n : most), p);
-    [rows[p], rows[best]] = [rows[best], rows[p]];
-    rows.forEach((row, n) => {
-      const factor = n === p ? 0 : row[p] / rows[p][p];
-      if (factor) for (let k = p; k <= K; k += 1) row[k] -= factor * rows[p][k];
-    });
-  }
-  return rows.map((row, n) => row[K] / row[n]);
 }
