@@ -55,9 +55,8 @@ def find_ink(pixels: Pixels) -> Ink:
     if drawn.score <= 0:
         pixels = np.repeat(pixels, 3, axis=2) if grey else pixels
         found, kind = _search_both(pixels, _fit_paper(pixels), local=True), "photo"
-    if found.score > 0 and (
-        close is None or not close.clear or _agree(found.ink, close.ink, 0.2 if kind == "photo" else 0.0)
-    ):
+    least = 0.2 if kind == "photo" and not _is_speck(found.ink) else 0.0
+    if found.score > 0 and (close is None or not close.clear or _agree(found.ink, close.ink, least)):
         return Ink(found.ink, found.dark, kind)
     if close is None:
         raise ValueError("no digit was found: the image is blank, or the ink is too faint to tell from the paper")
@@ -68,6 +67,12 @@ def _is_border_mixed(pixels: Pixels) -> bool:
     """Whether the border has more than paper: then the paper may be taken for ink."""
     border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
     return bool((np.abs(border - np.median(border, axis=0)) > 0.1).any())
+
+
+def _is_speck(ink: Plane) -> bool:
+    """Whether ink is less than a tenth of the picture high and wide."""
+    rows, columns = (np.flatnonzero((ink > 0.5).any(axis=axis)) for axis in (1, 0))
+    return len(rows) == 0 or max(np.ptp(rows), np.ptp(columns)) < 0.1 * max(ink.shape)
 
 
 def _agree(ink: Plane, other: Plane, least: float) -> bool:

@@ -21,7 +21,8 @@ export function findInk(planes) {
   const close = findCloseUp(pixels);
   const photo = found.score <= 0;
   if (photo) found = searchBoth(pixels, fitPaper(pixels), true);
-  if (found.score > 0 && (!close?.clear || agree(found.ink, close.ink, photo ? 0.2 : 0))) return found.ink;
+  const least = photo && found.score > 0 && !isSpeck(found.ink) ? 0.2 : 0;
+  if (found.score > 0 && (!close?.clear || agree(found.ink, close.ink, least))) return found.ink;
   return close?.ink ?? null;
 }
 
@@ -33,6 +34,17 @@ function isBorderMixed(pixels, papers) {
     for (let y = 0; y < height; y += 1) if (far(y * width) || far(y * width + width - 1)) return true;
     return false;
   });
+}
+
+/** Whether ink is less than a tenth of the picture high and wide. */
+function isSpeck({ height, width, data }) {
+  let [top, bottom, left, right] = [height, -1, width, -1];
+  data.forEach((value, n) => {
+    if (value <= 0.5) return;
+    const [y, x] = [Math.floor(n / width), n % width];
+    [top, bottom, left, right] = [Math.min(top, y), Math.max(bottom, y), Math.min(left, x), Math.max(right, x)];
+  });
+  return bottom < 0 || Math.max(bottom - top, right - left) < 0.1 * Math.max(height, width);
 }
 
 /** Whether ink has most of what another search found, at its own resolution. */
