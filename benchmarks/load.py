@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def serve(model: str, port: int) -> None:
     from capsnet.serving.server import serve
 
     network = find(model)
-    make = lambda **options: create_app({model: network}, **options)  # noqa: E731
+    make = partial(create_app, {model: network})
     serve(make, title=model, host="127.0.0.1", port=port, browser=False, token=None, names=(), say=lambda line: None)
 
 
