@@ -9,8 +9,8 @@ One network, a residual stem with capsules at each position of a grid, is traine
 `kuramoto` routing on single digits, overlapping digits and overlapping shapes. Measured on test pictures, iteration by
 iteration: the entropy of the couplings, and the share of the children on an object that goes to its capsule, against
 chance. On overlapping digits several settings of Kuramoto routing are tried on the validation split; of those with a
-given `beta` the one with the lowest error is used everywhere. `kuramoto, taught` is the same with a further loss in
-training (`coupling_weight`): a child that lies on an object is to go to that object's capsule.
+given `beta` the one with the lowest error is used everywhere. `kuramoto, taught` has a `beta` that grows to 4 and a
+further loss in training (`coupling_weight`): a child that lies on an object is to go to that object's capsule.
 
 The claim to look at: do couplings that decide send children to the right object, and at which price in error?
 """
@@ -47,14 +47,14 @@ TRIALS: dict[str, dict[str, Any]] = {
     "2 iterations": {"iterations": 2},
     "gain 0.5": {"gain": 0.5},
 }
-QUICK = 4  # the first of them are tried with the quick budget
+QUICK = 4  # the first of them are tried with the budgets quick and day
 AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
 TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
 
 
 def trials(lab: Lab) -> dict[str, dict[str, Any]]:
     """The settings of Kuramoto routing that are tried, each with all its options."""
-    count = lab.pick(1, QUICK, len(TRIALS))
+    count = lab.pick(1, QUICK, len(TRIALS), QUICK)
     return {name: USUAL | options for name, options in list(TRIALS.items())[:count]}
 
 
@@ -113,7 +113,9 @@ def chosen(lab: Lab) -> str:
 
 
 def options_of(lab: Lab, name: str, setting: str) -> dict[str, Any] | None:
-    return trials(lab)[setting] if routing_of(name).name == "kuramoto" else None
+    """The options of a routing; None for its own. What is taught to decide has the usual ``beta``: a smaller one limits
+    how far it can."""
+    return {"kuramoto": trials(lab)[setting], TAUGHT: USUAL}.get(name)
 
 
 def plan(lab: Lab) -> list[TrainConfig]:
