@@ -26,7 +26,7 @@ def bars() -> Scenes:
 
 def test_true_grouping_scores_one(bars: Scenes) -> None:
     scores = _binding.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink))
-    assert scores == ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0])
+    assert scores == ([1.0, 1.0],) * 4
 
 
 def test_wrong_background_costs_only_the_scores_with_background(bars: Scenes) -> None:
@@ -43,6 +43,16 @@ def test_phases_of_the_objects_are_found(bars: Scenes) -> None:
     assert _binding.score(bars, _binding.by_phase(phases, bars)).fg_ari == [1.0, 1.0]
 
 
+def test_background_is_found_where_vectors_are_faint(bars: Scenes) -> None:
+    angle = torch.where(bars.owners == 1, 0.3, 2.0)
+    phases = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1)
+    found = _binding.find_groups(phases, bars.images, bars)
+    assert found[bars.owners == -1].tolist() == [0]  # an overlap is not grouped
+    assert _binding.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink, found)).found == [1.0, 1.0]
+    without = _binding.find_groups(phases, None, bars)[0]
+    assert without[0, 0] == without[1, 6] != without[1, 1]  # background has the phase of the second object
+
+
 def test_controls_group_what_they_can(bars: Scenes) -> None:
     position, component, lattice = (_binding.score(bars, group(bars)).fg_ari for group in _binding.CONTROLS.values())
     assert position[0] == 1.0
@@ -52,7 +62,8 @@ def test_controls_group_what_they_can(bars: Scenes) -> None:
 
 
 def test_interval_is_over_pictures() -> None:
-    runs = [_binding.Scores([0.0, 1.0], [1.0, 1.0], [0.5, 0.5]), _binding.Scores([0.5, 1.0], [1.0, 1.0], [0.5, 0.5])]
+    others = [1.0, 1.0], [1.0, 1.0], [0.5, 0.5]
+    runs = [_binding.Scores([0.0, 1.0], *others), _binding.Scores([0.5, 1.0], *others)]
     measure = Result(runs).measure("x")
     assert measure.values == [0.5, 0.75]
     assert measure.n == 2

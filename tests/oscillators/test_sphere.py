@@ -37,7 +37,12 @@ def test_unit_vectors_have_length_one_and_zero_stays_zero() -> None:
 
 def test_unit_has_the_derivative_of_its_definition() -> None:
     x = normal(0, 5, 3).requires_grad_()
-    assert torch.autograd.gradcheck(unit, x)
+    for dim in (-1, 0):
+        assert torch.autograd.gradcheck(unit, (x, dim))
+        assert torch.autograd.gradgradcheck(unit, (x, dim))
+    forward, backward = torch.func.jacfwd(unit)(x.detach()), torch.func.jacrev(unit)(x.detach())
+    torch.testing.assert_close(forward, torch.autograd.functional.jacobian(unit, x))
+    torch.testing.assert_close(forward, backward)
 
 
 def test_tangent_is_orthogonal_to_its_point() -> None:

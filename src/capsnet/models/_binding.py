@@ -16,11 +16,13 @@ class Binding(NamedTuple):
     """A picture as a network sees it.
 
     ``phases`` has unit vectors, C oscillators of n components for each pixel: pixels of one object are to have equal
-    ones. ``picture`` is what the network draws, None if it does not.
+    ones. ``picture`` is what the network draws, None if it does not. ``lengths`` says how strongly each oscillates,
+    None if all do alike.
     """
 
     phases: Tensor  # (B, C, n, H, W)
     picture: Tensor | None = None  # (B, C, H, W) in [0, 1]
+    lengths: Tensor | None = None  # (B, C, H, W)
 
 
 class BindingModel(ScoringModel):
