@@ -128,8 +128,8 @@ class PoseMap {
   offerAxes() {
     const { model, klass } = this;
     const dims = Array.from({ length: model.dims }, (_, d) => [String(d), `knob ${dimensionName(model, klass, d)}`]);
-    const first = model.gallery ? [["p", "first principal"]] : [];
-    const second = model.gallery ? [["p", "second principal"]] : [];
+    const first = model.gallery ? [["p", "what differs most"]] : [];
+    const second = model.gallery ? [["p", "what differs next"]] : [];
     offer(this.across, [...first, ...dims]);
     offer(this.up, [...second, ...dims]);
     if (model.gallery) this.across.value = this.up.value = "p";
