@@ -18,7 +18,7 @@ const REACH = 2.2; // deviations to either side, of principal directions
 const [LOW, HIGH] = [-0.3, 0.3]; // of a knob whose range is not known
 
 const PINS =
-  "Orange: you. Dark pin: your drawing, at its nearest place, for a plane has only two of all the directions.";
+  "The orange ring is where you stand, the dark pin your drawing, at the nearest place: a plane has only two of all directions.";
 
 const [decodeSheet, decodeHere] = [latest(), latest({ live: true })];
 
