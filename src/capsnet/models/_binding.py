@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from capsnet import functional as F
+from capsnet.models._placing import INK
 from capsnet.models._scoring import ScoringModel
 from capsnet.models.base import Count, Loss, NonNegative, Output, Share
 from capsnet.oscillators import magnitude, unit
-
-INK = 0.5  # from here on a pixel is part of an object, as in ``data.owners``
 
 
 class Binding(NamedTuple):
