@@ -129,3 +129,14 @@ def test_body_beyond_the_bound_is_refused(served: tuple[int, Any], monkeypatch: 
     said, _ = exchange(port, f"{HEAD}Connection: close\r\nContent-Length: 5000\r\n\r\n".encode() + bytes(5000))
     assert said.startswith("HTTP/1.1 503")
     assert "retry-after: 1" in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1\t", 200), ("127.0.0.1\tevil", 403), ("evil\t", 403), ("127.0.0.1#", 403), ("[::1]evil", 403)],
+)
+def test_host_on_the_wire(host: str, status: int, served: tuple[int, Any]) -> None:
+    """White space after a value is not part of it (RFC 9110, 5.5); everything else has to be a name of this machine."""
+    port, _ = served
+    said, _ = exchange(port, f"GET /api/openapi.json HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+    assert said.startswith(f"HTTP/1.1 {status} "), said
