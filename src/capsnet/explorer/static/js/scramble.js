@@ -71,7 +71,8 @@ async function digits() {
  */
 function networks() {
   const own = currentModel();
-  const others = state.get("models").filter((model) => model !== own && model.classes.join() === own.classes.join());
+  const same = ({ classes, multi }) => classes.join() === own.classes.join() && multi === own.multi;
+  const others = state.get("models").filter((model) => model !== own && same(model));
   const plain = others.find(({ dims, routing }) => !dims && !routing);
   const alike = ({ dims, multi, image_size: size }) => dims && !multi && size.join() === plain.image_size.join();
   const twin = plain && !alike(own) ? others.find(alike) : null;
