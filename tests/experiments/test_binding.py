@@ -14,7 +14,7 @@ from capsnet.experiments.binding import Result
 from capsnet.metrics import mean_interval
 from capsnet.models import BindingModel
 
-STORED = Path(__file__).parents[2] / "docs" / "results" / "binding" / "rotating-two-outlines.safetensors"
+STORED = Path(__file__).parents[2] / "docs" / "networks" / "rotating-two-outlines.safetensors"
 
 
 @pytest.fixture
