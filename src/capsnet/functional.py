@@ -210,6 +210,26 @@ def spread_loss(
     return weighted_mean(((margin - lead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)
 
 
+def coupling_loss(couplings: Tensor, parents: Tensor, *, weights: Tensor | None = None) -> Tensor:
+    """Cross-entropy of the couplings of children whose parent is known, averaged over the batch.
+
+        L = mean over those children of -log c_ij
+
+    An example without such children has loss 0.
+
+    Shapes: ``couplings`` (B, I, J), which sum to 1 over J; ``parents`` (B, I) class numbers, -1 where none is known;
+    ``weights`` (B,); result a scalar.
+    """
+    if couplings.ndim != 3 or parents.shape != couplings.shape[:2]:
+        raise ValueError(
+            f"expected couplings (B, I, J) and parents (B, I), got {tuple(couplings.shape)} and {tuple(parents.shape)}"
+        )
+    known = parents >= 0
+    right = couplings.gather(2, parents.clamp_min(0).unsqueeze(2)).squeeze(2)
+    surprise = -right.clamp_min(torch.finfo(couplings.dtype).tiny).log() * known
+    return weighted_mean(surprise.sum(dim=1) / known.sum(dim=1).clamp_min(1), weights)
+
+
 def spread_margin(progress: Tensor) -> Tensor:
     """The margin at ``progress`` in [0, 1] of its growth: from 0.2 to 0.9.
 

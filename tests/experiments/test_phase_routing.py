@@ -17,8 +17,9 @@ from capsnet.models import create_model
 def test_plan_has_each_routing_on_each_data_set_and_the_trials(tmp_path: Path) -> None:
     lab = Lab("phase-routing", "quick", 2, tmp_path)
     planned = plan(lab)
-    assert len(planned) == 3 * 4 * 2 + QUICK - 1  # a trial is one of the final runs
-    assert {one.routing for one in planned} == set(ROUTINGS)
+    assert len(planned) == 3 * 5 * 2 + QUICK - 1  # a trial is one of the final runs
+    assert {one.routing for one in planned} == {name.partition(",")[0] for name in ROUTINGS}
+    assert {one.routing for one in planned if one.model_options.get("coupling_weight")} == {"kuramoto"}
     assert chosen(lab) == next(iter(trials(lab))), "none is finished"
     assert trials(lab)[chosen(lab)] == USUAL
     same = {"model", "data", "epochs", "batch_size", "lr", "limit", "precision", "ema"}
@@ -62,17 +63,17 @@ def facts(error: float, own: float) -> dict[str, Any]:
 def test_verdict_follows_the_intervals() -> None:
     of = {"dynamic": facts(0.2, 0.11), "kuramoto": facts(0.3, 0.65)}
     errors = {name: error_measure(name, one["test"]) for name, one in of.items()}
-    words = verdict("MultiMNIST", errors, of, 10.0)
+    words = verdict("MultiMNIST", errors, of, 10.0, "kuramoto")
     assert "is higher than that with `dynamic`: 65.00 % against 11.00 %, 95 % intervals apart" in words
     assert "its test error is higher than that of `dynamic`" in words
     assert "The aim of 60 % is reached." in words
     of["kuramoto"] = facts(0.21, 0.115)
     errors["kuramoto"] = error_measure("kuramoto", of["kuramoto"]["test"])
-    words = verdict("MultiMNIST", errors, of, 10.0)
+    words = verdict("MultiMNIST", errors, of, 10.0, "kuramoto")
     assert "is level with that with `dynamic`" in words
     assert "its test error is level with" in words
     assert "not reached" in words
-    assert "aim" not in verdict("MNIST", errors, of, 10.0)
+    assert "aim" not in verdict("MNIST", errors, of, 10.0, "kuramoto")
 
 
 def test_price_names_the_best_setting_without_a_higher_error() -> None:

@@ -24,7 +24,7 @@ def build(name: str, **options) -> BindingModel:
 def test_every_pixel_has_unit_phases(name: str, size: tuple[int, int]) -> None:
     model = build(name, image_size=size).eval()
     with torch.no_grad():
-        phases, picture = model.bind(torch.rand(2, 1, *size))
+        phases, picture, *_ = model.bind(torch.rand(2, 1, *size))
     assert phases.shape[0] == 2
     assert phases.shape[3:] == size
     lengths = phases.square().sum(dim=2).sqrt()

@@ -18,14 +18,7 @@ from capsnet.oscillators import (
     simulate,
     unit,
 )
-
-
-def velocity(theta: list[float], omega: list[float], coupling: list[list[float]], lag: float) -> list[float]:
-    """The model, one pair at a time."""
-    return [
-        omega[i] + sum(coupling[i][j] * math.sin(theta[j] - theta[i] - lag) for j in range(len(theta)))
-        for i in range(len(theta))
-    ]
+from tests.reference.synchrony import kuramoto_velocity
 
 
 @pytest.mark.parametrize("lag", [0.0, 0.7])
@@ -39,9 +32,9 @@ def test_simulation_equals_pairwise_loop(lag: float, mean_field: bool) -> None:
         matrix = torch.randn(N, N, dtype=torch.float64, generator=generator)
     theta = start.tolist()
     for _ in range(200):  # midpoint rule
-        k1 = velocity(theta, omega.tolist(), matrix.tolist(), lag)
+        k1 = kuramoto_velocity(theta, omega.tolist(), matrix.tolist(), lag)
         half = [t + 0.5 * dt * k for t, k in zip(theta, k1, strict=True)]
-        k2 = velocity(half, omega.tolist(), matrix.tolist(), lag)
+        k2 = kuramoto_velocity(half, omega.tolist(), matrix.tolist(), lag)
         theta = [t + dt * k for t, k in zip(theta, k2, strict=True)]
     result = simulate(omega, K if mean_field else matrix, time=2, dt=dt, lag=lag, start=start)
     assert (result.phases[-1] - torch.tensor(theta, dtype=torch.float64)).abs().max() < 1e-3

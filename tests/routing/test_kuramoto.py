@@ -7,58 +7,14 @@ import torch
 from torch import Tensor
 
 from capsnet import routing
-from capsnet.functional import squash
-from capsnet.oscillators import simplex
 from capsnet.routing import Edges
+from tests.reference.synchrony import kuramoto_couplings
 
 I, J, D = 6, 4, 5
 
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def unit(x: Tensor) -> Tensor:
-    length = math.sqrt(float(x @ x))
-    return x / length if length else x
-
-
-def reference(
-    votes: Tensor,
-    w: Tensor,
-    iterations: int,
-    beta: float,
-    gain: float,
-    gamma: float,
-    repel: float,
-    normalise: bool = False,
-) -> Tensor:
-    """The couplings of the last iteration."""
-    phi = list(simplex(J, dtype=torch.float64))
-    theta = [torch.zeros_like(phi[0]) for _ in range(I)]
-    coupling = torch.zeros(I, J, dtype=torch.float64)
-    for iteration in range(iterations):
-        for i in range(I):
-            powers = [math.exp(beta * float(theta[i] @ phi[j])) for j in range(J)]
-            coupling[i] = torch.tensor([power / sum(powers) for power in powers])
-        poses = [
-            squash(sum((coupling[i, j] * w[i] * votes[i, j] for i in range(I)), 0 * votes[0, 0])) for j in range(J)
-        ]
-        if iteration == iterations - 1:
-            break
-        heard = [[unit(votes[i, j]) if normalise else votes[i, j] for j in range(J)] for i in range(I)]
-        agreement = [[float(heard[i][j] @ poses[j]) for j in range(J)] for i in range(I)]
-        pull = [[gain * a / sum(abs(b) for b in row) for a in row] for row in agreement]
-        turned_theta, turned_phi = [], []
-        for i in range(I):
-            force = sum((pull[i][j] * phi[j] for j in range(J)), 0 * phi[0])
-            turned_theta.append(unit(theta[i] + gamma * (force - (force @ theta[i]) * theta[i])))
-        for j in range(J):
-            force = sum((float(w[i]) * pull[i][j] * theta[i] for i in range(I)), 0 * phi[0]) / float(w.sum())
-            force = force - repel * sum((phi[k] for k in range(J) if k != j), 0 * phi[0])
-            turned_phi.append(unit(phi[j] + gamma * (force - (force @ phi[j]) * phi[j])))
-        theta, phi = turned_theta, turned_phi
-    return coupling
 
 
 @pytest.mark.parametrize("normalise", [False, True])
@@ -68,7 +24,7 @@ def test_couplings_equal_reference_loop(iterations: int, normalise: bool) -> Non
     options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4, "normalise": normalise}
     trace = routing.get("kuramoto", iterations=iterations, **options)(votes[None], w[None], trace=True).trace
     assert trace is not None
-    torch.testing.assert_close(trace.couplings[-1, 0], reference(votes, w, iterations, **options))
+    torch.testing.assert_close(trace.couplings[-1, 0], kuramoto_couplings(votes, w, iterations, **options))
 
 
 def test_phases_of_the_trace_are_unit_vectors() -> None:

@@ -15,10 +15,10 @@ from capsnet.data.warping import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
 from capsnet.drawing.style import INK, MUTED
-from capsnet.experiments._shares import averaged, child_centres, coupling_share, half_width, traced
+from capsnet.experiments._shares import averaged, coupling_share, half_width, traced
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
-from capsnet.models import Model
+from capsnet.models import Model, child_centres
 
 FINE = 4  # a pixel is this many wide while strokes are made thicker
 STRENGTHS = tuple(10.0**k for k in range(-6, 2))  # of the ridge, in units of the features' mean variance
@@ -155,7 +155,7 @@ class Crowd(NamedTuple):
 def route_crowd(model: Model, shapes: Shapes, index: NDArray) -> Crowd:
     """Forward some pictures with a trace."""
     images, truth = shapes.batch(index).images, shapes.truth(index)
-    seen, centres = traced(model, images), child_centres(model)
+    seen, centres = traced(model, images), child_centres(model).numpy()
     owner = truth.owner[:, centres[0], centres[1]]
     return Crowd(images.numpy(), seen.couplings, seen.presence, owner, truth.classes, seen.lengths, centres)
 

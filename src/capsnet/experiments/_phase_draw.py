@@ -13,8 +13,8 @@ from capsnet.drawing.pictures import Cell, Row, picture_rows
 from capsnet.drawing.plots import COLOURS, LABEL, Line, draw_line, panels, tidy
 from capsnet.drawing.style import INK, MUTED, heading, save
 from capsnet.experiments._report import Measure
-from capsnet.experiments._shares import child_centres, objects, traced
-from capsnet.models import Model
+from capsnet.experiments._shares import objects, traced
+from capsnet.models import Model, child_centres
 
 ZOOM = 4  # pixels of a drawn picture per pixel of the input
 GREY = (0.45, 0.45, 0.45)  # the colour of all absent classes
@@ -45,7 +45,7 @@ def frame(model: Model) -> list[tuple[int, int]]:
     field, grid = model.receptive_field, model.grid
     assert field is not None
     assert grid is not None
-    corner = child_centres(model)[:, 0] - field.stride // 2  # of the first square
+    corner = child_centres(model)[:, 0].numpy() - field.stride // 2  # of the first square
     sides = zip(corner.tolist(), grid[:2], model.image_size, strict=True)
     return [(min(0, low), max(size, low + field.stride * count)) for low, count, size in sides]
 
@@ -59,7 +59,7 @@ def tiles(model: Model, colours: NDArray) -> NDArray:
     assert field is not None
     assert grid is not None
     side = math.ceil(math.sqrt(grid[2]))
-    corner = child_centres(model)[:, 0] - field.stride // 2
+    corner = child_centres(model)[:, 0].numpy() - field.stride // 2
     chosen = []
     for first, (low, high) in zip(corner, frame(model), strict=True):
         place = (np.arange(low * ZOOM, high * ZOOM) / ZOOM - first) / field.stride

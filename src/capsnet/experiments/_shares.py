@@ -1,8 +1,6 @@
 """Do couplings decide, and rightly? The share of the children on an object that goes to that object's capsule.
 
-A child *lies on* an object if there is ink of that object, and of no other, in the square around the middle of the
-child's receptive field that is as wide as the distance to the next child. Ink is a pixel of at least half brightness.
-All other children are left out. Chance is one over the number of capsules.
+Counted are the children that lie on one object (``models.child_owners``). Chance is one over the number of capsules.
 
 Two shares are counted, both weighted by the children's presences: of the couplings (``own``), and of the children whose
 *largest* coupling is the one to their object's capsule (``first``), however small its lead is.
@@ -18,11 +16,10 @@ from torch import Tensor
 from capsnet.data import Batch, Dataset
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
-from capsnet.models import Model
-from capsnet.routing import Routing, Trace, undecided
+from capsnet.models import Model, child_centres, child_owners
+from capsnet.routing import divided, undecided
 
 CHUNK = 50  # pictures with a trace at a time
-INK = 0.5
 
 
 class Traced(NamedTuple):
@@ -56,38 +53,11 @@ def traced(model: Model, images: Tensor) -> Traced:
     return Traced(couplings, entropy, presence[0], lengths[0])
 
 
-def divided(trace: Trace, routing: Routing) -> Tensor:
-    """How each child is divided among its parents, also where couplings sum to one over something else."""
-    couplings = trace.logits.softmax(dim=-1) if routing.normalised == "none" else trace.couplings
-    return couplings / couplings.sum(dim=-1, keepdim=True).clamp_min(1e-30)
-
-
-def child_centres(model: Model) -> NDArray:
-    """The pixels at the middle of the children's receptive fields, in their order (y, x, type). -> (2, I)"""
-    field, grid = model.receptive_field, model.grid
-    assert field is not None
-    assert grid is not None
-    return field.start + (field.size - 1) // 2 + field.stride * np.indices(grid).reshape(3, -1)[:2]
-
-
 def objects(batch: Batch) -> tuple[NDArray, NDArray]:
     """Each object alone and its class: (B, K, H, W), (B, K). A picture of one object is that object."""
     if batch.sources is not None:
         return batch.sources.images.amax(dim=2).numpy(), batch.sources.classes.numpy()
     return batch.images.amax(dim=1, keepdim=True).numpy(), batch.targets[:, None].numpy()
-
-
-def owners(alone: NDArray, centres: NDArray, stride: int) -> NDArray:
-    """On which object each child lies, -1 for none. Shapes: (B, K, H, W), (2, I) -> (B, I)"""
-    _, _, H, W = alone.shape
-    before = stride // 2
-    padded = np.pad(alone >= INK, [(0, 0), (0, 0), (before, stride), (before, stride)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (stride, stride), axis=(2, 3))
-    inked = np.asarray(windows.any(axis=(-2, -1)))  # (B, K, H + 1, W + 1): around each pixel
-    y, x = (np.clip(axis, 0, side - 1) for axis, side in zip(centres, (H, W), strict=True))
-    inside = (centres[0] == y) & (centres[1] == x)
-    seen = inked[:, :, y, x] & inside  # (B, K, I)
-    return np.where(seen.sum(axis=1) == 1, seen.argmax(axis=1), -1)
 
 
 def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
@@ -142,7 +112,7 @@ def measure(model: Model, dataset: Dataset, count: int) -> dict[str, Any] | None
     seen, (alone, classes) = traced(model, batch.images), objects(batch)
     field = model.receptive_field
     assert field is not None
-    owner = owners(alone, child_centres(model), field.stride)
+    owner = child_owners(torch.from_numpy(alone), child_centres(model), field.stride).numpy()
     if not (owner >= 0).any():
         return None
     J = seen.couplings.shape[-1]

@@ -9,30 +9,31 @@ One network, a residual stem with capsules at each position of a grid, is traine
 `kuramoto` routing on single digits, overlapping digits and overlapping shapes. Measured on test pictures, iteration by
 iteration: the entropy of the couplings, and the share of the children on an object that goes to its capsule, against
 chance. On overlapping digits several settings of Kuramoto routing are tried on the validation split; of those with a
-given `beta` the one with the lowest error is used everywhere.
+given `beta` the one with the lowest error is used everywhere. `kuramoto, taught` has a `beta` that grows to 4 and a
+further loss in training (`coupling_weight`): a child that lies on an object is to go to that object's capsule.
 
 The claim to look at: do couplings that decide send children to the right object, and at which price in error?
 """
 
+import dataclasses
 from statistics import fmean
 from typing import Any
 
 from capsnet import data, routing
-from capsnet.data import Augment
 from capsnet.drawing.plots import scatter
-from capsnet.experiments import _nets
+from capsnet.experiments import _nets, _routed
 from capsnet.experiments._phase_draw import phase_pictures, share_panels
-from capsnet.experiments._registry import register
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._routed import DATA, PAIRS
 from capsnet.experiments._shares import measure
-from capsnet.experiments.compare import preset
 from capsnet.experiments.lab import Lab, Trained, main_metric
 from capsnet.metrics import compare, difference
 from capsnet.training import Run, TrainConfig
 
-DATA = {"MNIST": "mnist", "MultiMNIST": "multimnist", "crowded Shapes": "shapes:kind=crowded"}
-PAIRS = "MultiMNIST"  # on which settings are tried
-ROUTINGS = ("uniform", "dynamic", "em", "kuramoto")
+TAUGHT = "kuramoto, taught"
+ROUTINGS = ("uniform", "dynamic", "em", "kuramoto", TAUGHT)
+WEIGHT = 0.1  # of the coupling loss
 USUAL = {"beta": 4.0, "grow": 0.5}
 TRIALS: dict[str, dict[str, Any]] = {
     "beta grows to 4": {},
@@ -44,46 +45,28 @@ TRIALS: dict[str, dict[str, Any]] = {
     "2 iterations": {"iterations": 2},
     "gain 0.5": {"gain": 0.5},
 }
-QUICK = 4  # the first of them are tried with the quick budget
+QUICK = 4  # the first of them are tried with the budgets quick and day
 AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
-TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
 
 
 def trials(lab: Lab) -> dict[str, dict[str, Any]]:
     """The settings of Kuramoto routing that are tried, each with all its options."""
-    count = lab.pick(1, QUICK, len(TRIALS))
+    count = lab.pick(1, QUICK, len(TRIALS), QUICK)
     return {name: USUAL | options for name, options in list(TRIALS.items())[:count]}
 
 
 def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] | None = None) -> TrainConfig:
-    """The network for a data set of ``DATA`` with a routing in it."""
-    spec, algorithm = DATA[title], routing.get(name)
-    epochs = {"MNIST": lab.pick(1, 1, 10), "MultiMNIST": lab.pick(1, 1, 24), "crowded Shapes": lab.pick(1, 2, 20)}
-    limit = lab.pick(100, 40_000 if title == PAIRS else 10_000, None)
-    options = dict(preset(name)) if options is None else options
-    net: dict[str, Any] = {"primary": "grid", "primary_dim": 16} | lab.pick(TINY, {}, {})
-    net |= ({"squash": "unit"} if algorithm.wants_presence else {}) | ({"routing_options": options} if options else {})
-    return TrainConfig(
-        recipe=f"phase-{name}",
-        model="residual-capsnet",
-        model_options=net,
-        routing=name,
-        decoder=False,
-        data=spec,
-        limit=limit,
-        eval_limit=lab.pick(100, 5_000, None),
-        augment=Augment(shift=2) if title == "MNIST" else Augment(),
-        epochs=epochs[title],
-        batch_size=lab.pick(50, 128 if title == PAIRS else 64, 128),
-        optimizer="adamw",
-        lr=3e-3,
-        schedule="one-cycle",
-        ema=lab.pick(None, 0.999, 0.999),
-        keep="last",
-        precision=lab.pick("fp32", "auto", "auto"),
-        seed=seed,
-        tensorboard=False,
-    )
+    """The network for a data set of ``DATA`` with one of ``ROUTINGS`` in it."""
+    one = _routed.config(lab, title, routing_of(name).name, seed, options)
+    if name != TAUGHT:
+        return one
+    taught = one.model_options | {"coupling_weight": WEIGHT}
+    return dataclasses.replace(one, recipe=f"{one.recipe}-taught", model_options=taught)
+
+
+def routing_of(name: str) -> routing.Routing:
+    """The routing of one of ``ROUTINGS``."""
+    return routing.get(name.partition(",")[0])
 
 
 def chosen(lab: Lab) -> str:
@@ -100,7 +83,9 @@ def chosen(lab: Lab) -> str:
 
 
 def options_of(lab: Lab, name: str, setting: str) -> dict[str, Any] | None:
-    return trials(lab)[setting] if name == "kuramoto" else None
+    """The options of a routing; None for its own. What is taught to decide has the usual ``beta``: a smaller one limits
+    how far it can."""
+    return {"kuramoto": trials(lab)[setting], TAUGHT: USUAL}.get(name)
 
 
 def plan(lab: Lab) -> list[TrainConfig]:
@@ -115,7 +100,12 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return tried + [one for one in final if one not in tried]
 
 
-@register("phase-routing", "Routing by synchronisation: does a child go to the object on which it lies?", plan=plan)
+@register(
+    "phase-routing",
+    "Routing by synchronisation: does a child go to the object on which it lies?",
+    plan=plan,
+    budgets=STRONG,
+)
 def run(lab: Lab) -> Report:
     tried = {name: lab.train(config(lab, PAIRS, "kuramoto", 0, one)) for name, one in trials(lab).items()}
     setting = chosen(lab)
@@ -210,7 +200,7 @@ def describe(report: Report) -> None:
         rows = [row(name, errors[name], of[name]["shares"]) for name in ROUTINGS]
         chance = 100 * of["dynamic"]["shares"][0]["chance"]
         report.tables.append(Table(f"{title}, test split, last iteration (chance {chance:.1f} %)", columns, rows))
-        report.findings.append(verdict(title, errors, of, chance))
+        report.findings += [verdict(title, errors, of, chance, name) for name in ("kuramoto", TAUGHT)]
     rows, errors = [], tried_errors(raw["trials"])
     rows = [row(name, errors[name], one["shares"]) for name, one in raw["trials"].items()]
     title = f"What makes couplings decide? {PAIRS}, validation split, one seed"
@@ -229,21 +219,21 @@ def tried_errors(tried: dict[str, Any]) -> dict[str, Measure]:
     return {name: error_measure(name, [one["validation"]]) for name, one in tried.items()}
 
 
-def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: float) -> str:
-    """Kuramoto against dynamic routing on one data set, whichever way it falls."""
-    own = {name: curve(name, of[name]["shares"], "own") for name in ("dynamic", "kuramoto")}
-    last = {name: path[-1] for name, path in own.items()}
+def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: float, name: str) -> str:
+    """A form of Kuramoto routing against dynamic routing on one data set, whichever way it falls."""
+    own = {one: curve(one, of[one]["shares"], "own") for one in ("dynamic", name)}
+    last = {one: path[-1] for one, path in own.items()}
     share = difference(
-        "the share of children that goes to their object with `kuramoto`",
-        last["kuramoto"],
+        f"the share of children that goes to their object with `{name}`",
+        last[name],
         "that with `dynamic`",
         last["dynamic"],
     )
-    error = difference("its test error", errors["kuramoto"], "that of `dynamic`", errors["dynamic"])
-    path = ", ".join(f"{m.mean:.1f}" for m in own["kuramoto"])
+    error = difference("its test error", errors[name], "that of `dynamic`", errors["dynamic"])
+    path = ", ".join(f"{m.mean:.1f}" for m in own[name])
     words = f"{title}: {share} (chance {chance:.1f} %; over the iterations {path} %); {error}."
     if title in AIM:
-        reached = last["kuramoto"].mean >= AIM[title]
+        reached = last[name].mean >= AIM[title]
         words += f" The aim of {AIM[title]:.0f} % is {'reached' if reached else 'not reached'}."
     return words
 
@@ -274,7 +264,7 @@ def draw(lab: Lab, report: Report, networks: dict[str, dict[str, Trained]]) -> N
     )
     for title in AIM:
         test = data.load(DATA[title], "test")
-        models = {name: one.model for name, one in networks[title].items() if routing.get(name).decides}
+        models = {name: one.model for name, one in networks[title].items() if routing_of(name).decides}
         path = lab.figure(f"phases-{title.lower().replace(' ', '-')}.png")
         report.draw(
             phase_pictures(path, models, test.batch(range(lab.pick(2, 5, 5))), test.class_names),

@@ -2,6 +2,7 @@
 
 from capsnet.models._binding import Binding, BindingModel
 from capsnet.models._outline import outline
+from capsnet.models._placing import child_centres, child_owners
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
 from capsnet.models.akorn import AKOrN
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
@@ -126,6 +127,8 @@ __all__ = [
     "TextCNN",
     "TextCapsNet",
     "TextModel",
+    "child_centres",
+    "child_owners",
     "create_model",
     "describe",
     "list_models",

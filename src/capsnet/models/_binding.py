@@ -6,22 +6,23 @@ import torch
 from torch import Tensor
 
 from capsnet import functional as F
+from capsnet.models._placing import INK
 from capsnet.models._scoring import ScoringModel
 from capsnet.models.base import Count, Loss, NonNegative, Output, Share
 from capsnet.oscillators import magnitude, unit
-
-INK = 0.5  # from here on a pixel is part of an object, as in ``data.owners``
 
 
 class Binding(NamedTuple):
     """A picture as a network sees it.
 
     ``phases`` has unit vectors, C oscillators of n components for each pixel: pixels of one object are to have equal
-    ones. ``picture`` is what the network draws, None if it does not.
+    ones. ``picture`` is what the network draws, None if it does not. ``lengths`` says how strongly each oscillates,
+    None if all do alike.
     """
 
     phases: Tensor  # (B, C, n, H, W)
     picture: Tensor | None = None  # (B, C, H, W) in [0, 1]
+    lengths: Tensor | None = None  # (B, C, H, W)
 
 
 class BindingModel(ScoringModel):

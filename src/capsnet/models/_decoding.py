@@ -7,20 +7,24 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.layers import Capsules
+from capsnet.models._placing import wanted_parents
 from capsnet.models.base import Loss, Margins, Model, Output
+from capsnet.routing import divided
 
 
 class DecodingModel(Model):
     """A model whose class capsules are decoded to pictures, all but the chosen ones masked.
 
     Subclasses define ``forward_features`` and set ``classes`` (the layer of class capsules), ``decoder`` (None for
-    none), ``grid`` of the children and ``reconstruction_weight``, the factor of the summed squared error.
+    none), ``grid`` of the children and ``reconstruction_weight``, the factor of the summed squared error. Where
+    ``coupling_weight`` is not 0, children that lie on an object are taught to go to its capsule.
     """
 
     classes: Any  # a capsule layer
     grid: tuple[int, int, int]
     decoder: nn.Module | None
     reconstruction_weight: float
+    coupling_weight: float = 0.0
     margins: Margins = Margins()
 
     @property
@@ -33,22 +37,29 @@ class DecodingModel(Model):
 
     def forward_head(self, features: Capsules, labels: Tensor | None = None, trace: bool = False) -> Output:
         """The rest of ``forward``, after ``forward_features``: class capsules and decoder."""
-        poses, lengths, history = self.classes(*features, trace=trace)
+        taught = self.training and self.coupling_weight > 0
+        poses, lengths, history = self.classes(*features, trace=trace or taught)
         drawn = None
         if self.decoder is not None:
             drawn = self.draw(F.mask_capsules(poses, lengths.argmax(dim=1) if labels is None else labels))
         grid = None if history is None else history._replace(grid=self.grid)
-        return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=grid)
+        return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=grid, labels=labels if taught else None)
 
     def loss(
         self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
     ) -> Loss:
-        """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1]."""
+        """Margin loss plus, where there is a decoder, the scaled-down reconstruction error [Section 4.1], plus, with a
+        ``coupling_weight`` and in training, ``functional.coupling_loss``."""
         parts = {"margin": F.margin_loss(output.lengths, targets, **self.margins._asdict(), weights=weights)}
         if output.reconstruction is not None:
             parts["reconstruction"] = F.reconstruction_loss(
                 output.reconstruction, images, self.reconstruction_weight, weights=weights
             )
+        if self.training and self.coupling_weight and output.trace is not None:
+            assert self.class_routing is not None
+            couplings = divided(output.trace, self.class_routing)[-1]
+            parents = wanted_parents(self, output, images)
+            parts["coupling"] = self.coupling_weight * F.coupling_loss(couplings, parents, weights=weights)
         return Loss(torch.stack(list(parts.values())).sum(), parts)
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ class Output(NamedTuple):
     logits: Tensor | None = None  # (B, J)
     trace: Trace | None = None
     phases: Tensor | None = None  # (B, C, n, H, W): C oscillators per pixel that bind it to an object
+    labels: Tensor | None = None  # those given to ``forward``, where the loss needs them
 
 
 class Loss(NamedTuple):

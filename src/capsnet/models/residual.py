@@ -41,6 +41,8 @@ class ResidualCapsNet(DecodingModel):
         routing_options: the routing's other hyper-parameters.
         decoder: whether to build the reconstruction network.
         reconstruction_weight: factor of the *summed* squared error in the loss.
+        coupling_weight: factor of ``functional.coupling_loss``, which teaches children that lie on an object to go to
+            its capsule. For ``primary="grid"``, and data of one object or with each object alone.
         squash: of primary and class capsules, see ``functional.get_squash``.
         channels: of the three convolutions; the last one's are grouped into capsules of ``primary_dim``.
         blocks: the number of residual blocks after the first and after the second convolution.
@@ -63,14 +65,17 @@ class ResidualCapsNet(DecodingModel):
         primary_dim: Count = 8,
         pose_dim: Count = 16,
         decoder_widths: tuple[Count, ...] = (512, 1024),
+        coupling_weight: NonNegative = 0.0,
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
+        if coupling_weight and primary == "whole":
+            raise ValueError('coupling_weight needs children that lie somewhere in the image: choose primary="grid"')
         if channels[-1] % primary_dim:
             raise ValueError(
                 f"the last of channels {channels} must be a multiple of primary_dim, {primary_dim}, to be grouped"
             )
-        self.reconstruction_weight, self.pose_dim = reconstruction_weight, pose_dim
-        self.primary_dim = primary_dim
+        self.reconstruction_weight, self.coupling_weight = reconstruction_weight, coupling_weight
+        self.primary_dim, self.pose_dim = primary_dim, pose_dim
         self.squash = get_squash(squash)
         self.features = residual_stem(in_channels, channels, blocks)
         height, width = final_map(self.image_size)

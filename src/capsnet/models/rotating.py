@@ -91,5 +91,6 @@ class RotatingAutoencoder(BindingModel):
 
     def bind_state(self, state: Tensor) -> Binding:
         drawn = self.decoder(self.widen(state).unflatten(2, self.shape))  # (B, n, C, H, W)
-        picture = (self.scale * magnitude(drawn, dim=1) + self.offset).sigmoid()
-        return Binding(unit(drawn, dim=1).transpose(1, 2), picture)
+        lengths = magnitude(drawn, dim=1)
+        picture = (self.scale * lengths + self.offset).sigmoid()
+        return Binding(unit(drawn, dim=1).transpose(1, 2), picture, lengths)

@@ -9,6 +9,7 @@ Kuramoto's model: the tangent part of x_j is sin(theta_j - theta_i).
 """
 
 import math
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,11 +19,49 @@ from torch import Tensor
 def unit(x: Tensor, dim: int = -1) -> Tensor:
     """Vectors scaled to length 1; zero, with a finite gradient, where they are zero.
 
-    The squared sum is many times faster than ``torch.linalg.vector_norm`` over a short axis.
+    The squared sum is many times faster than ``torch.linalg.vector_norm`` over a short axis. The backward pass needs
+    only what is returned, and one number for each vector.
     """
+    if x.requires_grad and torch.is_grad_enabled() and not _transformed():
+        return cast("tuple[Tensor, Tensor]", _Unit.apply(x, dim))[0]
+    return x * _inverse_length(x, dim)
+
+
+def _transformed() -> bool:
+    """Whether something else than autograd follows the computation: it needs the plain operations."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._are_functorch_transforms_active()
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def _inverse_length(x: Tensor, dim: int) -> Tensor:
     square = x.square().sum(dim=dim, keepdim=True)
-    tiny = torch.finfo(x.dtype).tiny
-    return x * torch.where(square > tiny, square, 1).rsqrt()
+    least = torch.finfo(x.dtype).tiny ** (2 / 3)  # the derivative, square^(-3/2), of smaller ones is not finite
+    return torch.where(square > least, square, 1).rsqrt()
+
+
+class _Unit(torch.autograd.Function):
+    """``unit`` without x in memory: dx = r (dy - (y . dy) y) - dr r^2 y, for y = r x.
+
+    r is returned too, so that autograd knows what the derivatives of this derivative depend on.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        r = _inverse_length(x, dim)
+        y = x * r
+        ctx.save_for_backward(y, r)
+        ctx.dim = dim
+        return y, r
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (y, r), (dy, dr) = ctx.saved_tensors, gradients
+        along = (y * dy).sum(dim=ctx.dim, keepdim=True) + r * dr
+        return r * (dy - along * y), None
 
 
 def magnitude(x: Tensor, dim: int = -1) -> Tensor:

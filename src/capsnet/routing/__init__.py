@@ -12,6 +12,7 @@ from capsnet.routing.base import (
     Trace,
     contributions,
     couple,
+    divided,
     undecided,
 )
 from capsnet.routing.dynamic import Dynamic
@@ -62,6 +63,7 @@ __all__ = [
     "contributions",
     "couple",
     "describe",
+    "divided",
     "get",
     "list_forms",
     "list_routings",

@@ -240,6 +240,15 @@ def undecided(couplings: Tensor, logits: Tensor, normalised: Normalised) -> Tens
     return entropy.mean(dim=-1).clamp(0, 1)
 
 
+def divided(trace: Trace, routing: Routing) -> Tensor:
+    """How each child is divided among its parents, also where couplings sum to one over something else.
+
+    Shapes: those of ``trace.couplings``.
+    """
+    couplings = trace.logits.softmax(dim=-1) if routing.normalised == "none" else trace.couplings
+    return couplings / couplings.sum(dim=-1, keepdim=True).clamp_min(1e-30)
+
+
 def contributions(trace: Trace) -> Tensor:
     """What each child brings to each parent, along the parent: c_ij (u_hat_ij . v_j) / |v_j|, in every iteration.
 
