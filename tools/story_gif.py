@@ -70,7 +70,7 @@ def main() -> None:
     with opened(WIDTH, HEIGHT) as (page, home):
         page.clock.install()
         page.goto(f"{home}#story")
-        page.get_by_text("A glance").wait_for(timeout=120_000)
+        page.get_by_text("A quick look").wait_for(timeout=120_000)
         settle(page)
         page.clock.pause_at(page.evaluate("() => Date.now() + 1000"))
         shots = film(page)

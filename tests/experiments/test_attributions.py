@@ -47,3 +47,23 @@ def test_every_method_gives_a_map_and_leaves_the_network_as_it_was(name: str, ti
     assert not maps.requires_grad
     assert not any(module._forward_hooks for module in tiny.modules())
     assert all(weight.grad is None for weight in tiny.parameters())
+
+
+def test_gradient_maps_are_those_of_captum(tiny: capsnet.Model) -> None:
+    captum = pytest.importorskip("captum.attr", reason="Captum is not installed")
+    images, classes = torch.rand(2, 1, 20, 22), torch.tensor([0, 2])
+
+    def score(pixels: torch.Tensor) -> torch.Tensor:
+        return tiny(pixels).lengths
+
+    theirs = captum.IntegratedGradients(score).attribute(
+        images, target=classes, n_steps=attributions.STEPS, method="riemann_middle"
+    )
+    ours = attributions.integrated_gradients(tiny, images, classes)
+    assert torch.allclose(ours, theirs.sum(dim=1).float(), atol=1e-6)
+    last = [m for name, m in tiny.named_modules() if isinstance(m, torch.nn.Conv2d) and not name.startswith("decod")][
+        -1
+    ]
+    maps = captum.LayerGradCam(score, last).attribute(images, target=classes, relu_attributions=True)
+    drawn = torch.nn.functional.interpolate(maps.detach(), (20, 22), mode="bilinear")[:, 0]
+    assert torch.allclose(attributions.grad_cam(tiny, images, classes), drawn, atol=1e-6)

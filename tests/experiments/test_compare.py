@@ -23,10 +23,13 @@ def test_configs_differ_in_the_routing_only(tmp_path: Path) -> None:
     assert contenders(lab) == routing.list_forms()
     configs = plan(lab)
     for one in configs:
-        same = {"model", "data", "epochs", "batch_size", "lr", "schedule", "decoder", "seed", "augment", "limit"}
-        assert all(getattr(one, key) == getattr(configs[0], key) for key in same)
-    assert config(lab, "em-full", 0).model_options == {"routing_options": {"covariance": "full"}, "squash": "unit"}
-    assert "squash" not in config(lab, "dynamic", 0).model_options
+        first = next(other for other in configs if other.data == one.data)
+        same = {"model", "epochs", "batch_size", "lr", "schedule", "decoder", "seed", "augment", "limit"}
+        assert all(getattr(one, key) == getattr(first, key) for key in same)
+    assert [one.data for one in configs[:: len(contenders(lab))]] == ["multimnist", "shapes:kind=crowded"]
+    full = config(lab, "MultiMNIST", "em-full", 0).model_options
+    assert (full["routing_options"], full["squash"]) == ({"covariance": "full"}, "unit")
+    assert config(lab, "MultiMNIST", "dynamic", 0).model_options["squash"] == "paper"
     chosen = Lab("compare", "quick", 1, tmp_path, options={"routings": ("uniform", "kmeans")})
     assert contenders(chosen) == ["uniform", "kmeans"]
     wrong = Lab("compare", "quick", 1, tmp_path, options={"routings": ("kmean",)})
@@ -114,23 +117,23 @@ def test_other_iterations_apply_to_all_layers(monkeypatch: pytest.MonkeyPatch) -
 
 def test_chance_is_known_for_one_class_a_picture() -> None:
     measures = [Measure("em", [50.0]), Measure("dynamic", [3.0])]
-    sentences = compare.at_chance(measures, ArrayDataset(DOTS, np.array([0, 1])))
-    assert sentences == ["`em` stayed at chance (50.0 %): in this network and with these settings it did not train."]
-    assert compare.at_chance(measures, ArrayDataset(DOTS, np.array([[0, 1], [1, 1]]))) == []
+    sentences = compare.at_chance("dots", measures, ArrayDataset(DOTS, np.array([0, 1])))
+    assert sentences == ["dots: `em` stayed at chance (50.0 %): here it did not train."]
+    assert compare.at_chance("dots", measures, ArrayDataset(DOTS, np.array([[0, 1], [1, 1]]))) == []
 
 
 def test_findings_need_intervals_apart() -> None:
     control = Measure("uniform", [3.0], interval=(2.5, 3.5))
     better, same = Measure("dynamic", [1.0], interval=(0.8, 1.2)), Measure("em", [2.9], interval=(2.4, 3.4))
     facts = {"seconds per epoch": None, "peak megabytes": 10.0, "parameters": 5, "entropy": None, "test iterations": {}}
-    report = Report(measures=[control, better, same], raw=dict.fromkeys(("uniform", "dynamic", "em"), facts))
-    compare.describe(report)
+    report = Report()
+    compare.describe(report, "dots", [control, better, same], dict.fromkeys(("uniform", "dynamic", "em"), facts))
     assert "lower error: dynamic; higher error: none" in report.findings[1]
-    assert "Lowest test error: dynamic" in report.findings[0]
+    assert "dots: lowest test error: dynamic" in report.findings[0]
     assert report.tables[0].rows[0] == ["uniform", control.shown(), "-", "10", "5", "-", "-", "-", "-"]
     shares = {"own": [0.1, 0.25], "first": [0.1, 0.5], "chance": 0.1}
-    report = Report(measures=[control], raw={"uniform": facts | {"shares": shares}})
-    compare.describe(report)
+    report = Report()
+    compare.describe(report, "dots", [control], {"uniform": facts | {"shares": shares}})
     assert report.tables[0].rows[0][6:8] == ["25.0 %", "50.0 %"]
     assert "chance is 10.0 %" in report.findings[1]
 
@@ -143,11 +146,11 @@ def test_external_routing_takes_part(tmp_path: Path, monkeypatch: pytest.MonkeyP
     routing.register(external_routing.Halved)
     lab = Lab("compare", "quick", 1, tmp_path)
     assert {"halved", "halved-twice"} <= set(contenders(lab))
-    assert config(lab, "halved-twice", 0).model_options == {"routing_options": {"power": 2.0}}
+    assert config(lab, "MultiMNIST", "halved-twice", 0).model_options["routing_options"] == {"power": 2.0}
     cli.main(["compare", "--routings", "halved", "--budget", "smoke", "--out", str(tmp_path)])
     document = json.loads((tmp_path / "smoke" / "compare" / "compare.json").read_text())
-    assert document["raw"]["halved"]["peak megabytes"] > 1
-    assert document["raw"]["halved"]["entropy"] == pytest.approx(1)
+    assert document["raw"]["MultiMNIST"]["halved"]["peak megabytes"] > 1
+    assert document["raw"]["MultiMNIST"]["halved"]["entropy"] == pytest.approx(1)
     assert document["tables"][0]["rows"][0][0] == "halved"
 
 
@@ -158,8 +161,8 @@ def test_compare_command_prints_the_table(tmp_path: Path, capsys: pytest.Capture
     assert "attention" in printed
     document = json.loads((tmp_path / "smoke" / "compare" / "compare.json").read_text())
     assert document["command"] == "capsnet compare --routings uniform attention --budget smoke --seeds 1"
-    assert set(document["raw"]["attention"]["test iterations"]) == {"1", "2", "3", "5"}
-    assert document["raw"]["uniform"]["test iterations"] == {}
-    assert document["raw"]["uniform"]["entropy"] == pytest.approx(1)
-    assert document["raw"]["uniform"]["shares"]["own"] == [pytest.approx(0.1)]
-    assert document["raw"]["uniform"]["peak megabytes"] > 1
+    assert set(document["raw"]["MultiMNIST"]["attention"]["test iterations"]) == {"1", "2", "3", "5"}
+    assert document["raw"]["MultiMNIST"]["uniform"]["test iterations"] == {}
+    assert document["raw"]["MultiMNIST"]["uniform"]["entropy"] == pytest.approx(1)
+    assert document["raw"]["MultiMNIST"]["uniform"]["shares"]["own"] == [pytest.approx(0.1)]
+    assert document["raw"]["MultiMNIST"]["uniform"]["peak megabytes"] > 1

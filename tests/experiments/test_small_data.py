@@ -124,6 +124,7 @@ def test_groups_widen_the_interval_and_pairs_narrow_it() -> None:
     assert _paired.interval(samples[1]) == (75, 75)  # each group is right in three of four
     gap = samples[0] - _paired.resampled(_paired.accuracy, alone, draws[0])
     assert _paired.interval(gap) == (0, 0)  # a network differs in nothing from itself
+    assert small_data.order(_paired.interval(gap + 1e-14)) == 0  # nor by rounding
 
 
 def test_auc_is_that_of_each_network_of_the_folds() -> None:

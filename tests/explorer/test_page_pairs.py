@@ -4,13 +4,16 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 import capsnet
+from capsnet.explorer import create_app
 from capsnet.models import Model
-from tests.explorer.browser import Visit
-from tests.explorer.conftest import BUNDLED, unwire, wire
+from capsnet.oscillators import phase_colours
+from tests.explorer.browser import Visit, new_context, serving
+from tests.explorer.conftest import BUNDLED, tensor, unwire, wire
 from tests.explorer.reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 
@@ -258,6 +261,25 @@ def test_network_without_capsules_says_so(visit: Visit, bundled: Model) -> None:
     expect(visit.by("first")).to_contain_text("first: 7")
     assert len(visit.knobs()) == 16
     expect(visit.by("routing-step")).to_be_visible()
+
+
+def test_phases_of_a_network_colour_the_pair(chromium: Browser, bundled: Model) -> None:
+    torch.manual_seed(0)
+    rotating = capsnet.create_model("rotating-small").eval()
+    rotating.card = {"data": "multimnist"}
+    with serving(create_app({"rotating": rotating, BUNDLED: bundled})) as home:
+        visit = Visit(new_context(chromium, home).new_page(), home).open()
+        ink = visit.grey("pair-seen")
+        with torch.inference_mode():
+            phases = rotating(tensor(ink)).phases
+        assert phases is not None
+        expected = phase_colours(phases[0].flatten(0, 1).movedim(0, -1), torch.from_numpy(ink / 255))
+        assert apart(visit.pixels("pair-phases")[..., :3], 255 * expected.numpy()) <= 1
+        visit.by("model").select_option(BUNDLED)
+        visit.quiet()
+        expect(visit.by("pair-phases")).to_be_hidden()
+        visit.close()
+        visit.context.close()
 
 
 def test_matrix_capsules_can_be_stepped_through(visit: Visit) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -88,8 +89,6 @@ def test_of_networks_that_can_do_the_same_the_smallest_is_taken() -> None:
 
 
 def test_graph_of_a_routing_takes_any_votes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import onnxruntime
-
     monkeypatch.setattr(_graphs, "MOST", 5)
     written: dict[str, bytes] = {}
     graphs = RoutingGraphs(written.__setitem__, ["uniform", "attention"], print)
@@ -117,10 +116,26 @@ def test_routings_that_need_more_than_the_votes_are_left_out(tiny: Model) -> Non
 
 
 def test_weights_that_are_halves_are_stored_as_halves() -> None:
-    layer = torch.nn.Linear(64, 64)
+    layer = torch.nn.Linear(64, 128, bias=False)
     whole = len(graph(_Tuple(layer), {"x": torch.rand(1, 64)}, ["y"]))
-    half = len(graph(_Tuple(layer.half().float()), {"x": torch.rand(1, 64)}, ["y"]))
-    assert half < 0.6 * whole
+    with torch.no_grad():
+        layer.weight.copy_(layer.weight.half())
+        layer.weight[:5, 0] = torch.tensor([-0.0, 2**-24, -(2**-15), 65504, -1])
+    content = graph(_Tuple(layer), {"x": torch.rand(1, 64)}, ["y"])
+    assert len(content) < 0.6 * whole
+    found: Any = onnxruntime.InferenceSession(content).run(None, {"x": np.eye(64, dtype=np.float32)[:1]})
+    assert np.array_equal(found[0][0], layer.weight[:, 0].detach().numpy())  # to the last bit
+
+
+def test_batch_norm_leaves_the_weights_before_it_as_they_are() -> None:
+    layers = torch.nn.Sequential(torch.nn.Conv2d(8, 64, 5), torch.nn.BatchNorm2d(64))
+    layers.half().float()
+    x = torch.rand(1, 8, 5, 5)
+    for _ in range(3):
+        layers(torch.rand(16, 8, 5, 5))  # statistics that are no halves
+    content = graph(_Tuple(layers), {"x": x}, ["y"])
+    assert len(content) < 2.4 * 64 * 8 * 5 * 5
+    assert type(layers[1]) is torch.nn.BatchNorm2d  # the caller's module is as it was
 
 
 class _Tuple(torch.nn.Module):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -74,16 +75,38 @@ def test_without_the_packages_a_run_says_once_what_it_leaves_out(
         style.figure(1, 1)
 
 
+def documented(package: str) -> dict[str, Any]:
+    """What the example of a package in docs/trackers.md defines."""
+    page = (Path(__file__).parents[2] / "docs" / "trackers.md").read_text()
+    names: dict[str, Any] = {}
+    exec(next(block for block in page.split("```python\n") if f"import {package}" in block).split("```")[0], names)
+    return names
+
+
+def test_the_documented_tracker_of_wandb_works(
+    quick: capsnet.TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb", reason="Weights & Biases is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    tracker = documented("wandb")["WandB"]("digits")
+    done = capsnet.train(quick, out=tmp_path / "run", figures=False, trackers=[tracker])
+    assert tracker.run.id == "run"
+    assert tracker.run.config["model"] == "capsnet"
+    (written,) = (path.read_bytes() for path in tmp_path.glob("wandb/offline-run-*/*.wandb"))  # names and JSON numbers
+    assert {b"epoch/train_loss", b"test_accuracy", str(done.test.accuracy.value).encode()} <= set(
+        re.findall(rb"[\w/]+_\w+|\d\.\d+", written)
+    )
+
+
 def test_the_documented_tracker_of_mlflow_works(
     quick: capsnet.TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
-    page = (Path(__file__).parents[2] / "docs" / "trackers.md").read_text()
-    names: dict[str, Any] = {}
-    exec(next(block for block in page.split("```python\n") if "import mlflow" in block).split("```")[0], names)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "store").as_uri())
-    done = capsnet.train(quick, out=tmp_path / "run", figures=False, trackers=[names["MLflow"]()])
+    done = capsnet.train(quick, out=tmp_path / "run", figures=False, trackers=[documented("mlflow")["MLflow"]()])
     (run,) = mlflow.search_runs(output_format="list")
     assert run.info.status == "FINISHED"
     assert run.data.params["model"] == "capsnet"

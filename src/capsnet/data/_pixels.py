@@ -8,6 +8,7 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,7 +23,9 @@ Pixels: TypeAlias = NDArray[np.float32]  # (H, W, 3) in [0, 1]
 Plane: TypeAlias = NDArray[np.float32]  # (H, W)
 
 # Pillow reads more, but some formats start other programs (EPS: Ghostscript), are stubs, or have had no reader's care
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000")
+if find_spec("PIL.AvifImagePlugin"):  # Pillow 11.3
+    FORMATS = (*FORMATS, "AVIF")
 UNSIGNED = {".tga": "TGA"}  # formats without a signature: any bytes could be one, so the name has to say it
 MOST_PIXELS = 64_000_000  # more than most cameras have; 192 MB as RGB
 MOST_BYTES = 2**29  # of a file: 64 million pixels of 16-bit RGB fit

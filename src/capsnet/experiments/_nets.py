@@ -22,7 +22,7 @@ from capsnet.training import TrainConfig, build, loss_inputs
 
 TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
 TINY_CNN = {"channels": [8, 16, 16], "widths": [32]}
-GRID = {"routing": "dynamic", "primary": "grid", "primary_dim": 16}  # each position of the stem's map has capsules
+GRID = {"routing": "dynamic", "primary": "grid", "primary_dim": 16, "squash": "paper"}  # capsules at each position
 PAIRS_CNN = {"channels": [512, 256], "kernel_sizes": [9, 5], "widths": [1024], "pool": True}  # the paper's, MultiMNIST
 
 

@@ -83,6 +83,6 @@ def resampled(metric, answers: Answers, draws: Draws) -> NDArray:
 
 
 def interval(samples: NDArray | Sequence[float]) -> tuple[float, float]:
-    """The middle 95 % of a bootstrap."""
+    """The middle 95 % of a bootstrap, rounded: an end that is zero must not be above it by the last bit."""
     low, high = np.nanpercentile(samples, (2.5, 97.5))
-    return float(low), float(high)
+    return round(float(low), 9), round(float(high), 9)

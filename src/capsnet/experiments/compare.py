@@ -1,9 +1,10 @@
 """Routings side by side: the same network, the same data, the same training, and only the routing differs.
 
 Papers compare their routing with numbers from other papers' tables, trained otherwise on other networks. Here each
-routing takes its turn between the primary and the class capsules of one network: test error, time per epoch, memory,
-parameters, how undecided its couplings are, what share of the children on an object goes to its capsule, and what
-happens when a network that was trained with its own number of iterations is *tested* with 1, 2, 3 or 5.
+routing takes its turn between the primary and the class capsules of one network, on overlapping digits and on
+overlapping shapes, where it has something to do: test error, time per epoch, memory, parameters, how undecided its
+couplings are, what share of the children on an object goes to its capsule, and what happens when a network that was
+trained with its own number of iterations is *tested* with 1, 2, 3 or 5.
 
 The claim to look at: does routing beat `uniform`, which does not route at all? And is it worth its cost?
 """
@@ -19,15 +20,17 @@ from typing import Any
 
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
-from capsnet.experiments import _nets, _shares
+from capsnet.experiments import _nets, _routed, _shares
 from capsnet.experiments._estimate import seconds_per_epoch
-from capsnet.experiments._registry import register
+from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._routed import PAIRS, preset
 from capsnet.experiments.lab import Lab, Trained, device_of, main_metric
 from capsnet.inference import evaluate, evaluating
 from capsnet.metrics import compare as order
 from capsnet.training import TrainConfig, read_config
 
+SEVERAL = [PAIRS, "crowded Shapes"]
 TEST_ITERATIONS = (1, 2, 3, 5)
 STEPS = 15  # that are timed
 log = logging.getLogger("capsnet")
@@ -42,36 +45,37 @@ def contenders(lab: Lab) -> list[str]:
     return list(names)
 
 
-def base_of(lab: Lab) -> TrainConfig:
-    """What each routing takes its turn in: the recipe that was asked for, at its own length, else the usual CapsNet."""
+def asked(lab: Lab) -> TrainConfig | None:
+    """The recipe that the caller named, at its own length; None: the network of ``_routed``."""
     name: str | None = lab.options.get("recipe")
     if name is None:
-        shorter: dict[str, Any] = lab.pick({}, {"epochs": 1}, {})
-        return _nets.capsnet(lab, "mnist", decoder=False, **shorter)
-    asked = read_config(name) if name.endswith(".json") else recipes.get(name)
-    if "routing" not in models.model_options(asked.model):
-        raise ValueError(f"{asked.model}, the network of {name}, has no routing to exchange")
-    return dataclasses.replace(asked, epochs=1, limit=400, eval_limit=300) if lab.budget == "smoke" else asked
+        return None
+    recipe = read_config(name) if name.endswith(".json") else recipes.get(name)
+    if "routing" not in models.model_options(recipe.model):
+        raise ValueError(f"{recipe.model}, the network of {name}, has no routing to exchange")
+    return dataclasses.replace(recipe, epochs=1, limit=400, eval_limit=300) if lab.budget == "smoke" else recipe
 
 
-def preset(name: str) -> dict[str, Any]:
-    """The hyper-parameters a routing is compared with: those of a named form, else those that suit a dense layer."""
-    algorithm = type(routing.get(name))
-    return dict(algorithm.forms.get(name, algorithm.dense_options))
+def sets(lab: Lab) -> list[str]:
+    """On what routings are compared: titles of ``_routed.DATA``, or the data of the recipe."""
+    recipe = asked(lab)
+    return lab.pick([PAIRS], SEVERAL, SEVERAL) if recipe is None else [recipe.data]
 
 
-def config(lab: Lab, name: str, seed: int) -> TrainConfig:
-    """The same training with this routing in it, and with as many iterations as the recipe states."""
-    base, algorithm = base_of(lab), routing.get(name)
-    rest = dict(base.model_options)
+def config(lab: Lab, title: str, name: str, seed: int) -> TrainConfig:
+    """The same training with this routing in it; a recipe's with as many iterations as it states."""
+    recipe, algorithm = asked(lab), routing.get(name)
+    if recipe is None:
+        return _routed.config(lab, title, name, seed)
+    rest = dict(recipe.model_options)
     own = rest.pop("routing_options", None) or {}  # options that this routing does not know are left out
     options = preset(name) | {key: own[key] for key in own if key in routing.option_names(algorithm.name)}
-    squash = algorithm.wants_presence and "squash" in models.model_options(base.model)
+    squash = algorithm.wants_presence and "squash" in models.model_options(recipe.model)
     return dataclasses.replace(
-        base,
+        recipe,
         recipe=f"compare-{name}",
         routing=algorithm.name,
-        iterations=base.iterations if algorithm.iterates else None,
+        iterations=recipe.iterations if algorithm.iterates else None,
         seed=seed,
         tensorboard=False,
         model_options=({"squash": "unit"} if squash else {}) | rest | ({"routing_options": options} if options else {}),
@@ -79,67 +83,86 @@ def config(lab: Lab, name: str, seed: int) -> TrainConfig:
 
 
 def plan(lab: Lab) -> list[TrainConfig]:
-    return [config(lab, name, seed) for name in contenders(lab) for seed in lab.seeds]
+    return [config(lab, title, name, seed) for title in sets(lab) for name in contenders(lab) for seed in lab.seeds]
 
 
 @register(
     "compare",
     "Routings side by side: error, time, memory, couplings, and other numbers of iterations at test time",
     plan=plan,
+    budgets=STRONG,
     options=("routings", "recipe"),
     verb="compare",
 )
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])
-    configs = [config(lab, name, 0) for name in contenders(lab)]
+    for title in sets(lab):
+        compared = measure_all(lab, title)
+        errors = [error_measure(name, facts["test"]) for name, facts in compared.items()]
+        report.raw[title] = compared
+        report.measures += [error._replace(name=f"{title}, {error.name}") for error in errors]
+        describe(report, title, errors, compared)
+        split = data.load(config(lab, title, next(iter(compared)), 0).data, "validation")
+        report.findings += at_chance(title, errors, split)
+        draw(lab, report, title, errors, compared)
+    return report
+
+
+def measure_all(lab: Lab, title: str) -> dict[str, dict[str, Any]]:
+    """Train each routing on one data set, and measure it."""
+    configs = [config(lab, title, name, 0) for name in contenders(lab)]
     timed = functools.partial(seconds_per_epoch, configs, lab.device, lab.pick(1, STEPS, STEPS))
     runs = [lab.where(one).name for one in configs]
     times = lab.remember("times", lambda: {"epoch": timed()}, runs=runs)["epoch"]
+    compared: dict[str, dict[str, Any]] = {}
     for name, first, seconds in zip(contenders(lab), configs, times, strict=True):
-        trained = [lab.train(config(lab, name, seed)) for seed in lab.seeds]
-        error = error_measure(name, [main_metric(t.test) for t in trained])
+        trained = [lab.train(config(lab, title, name, seed)) for seed in lab.seeds]
         facts = lab.remember("facts", functools.partial(measure, lab, trained[0], first), run=trained[0].folder)
         shares = lab.remember("shares", functools.partial(couplings, lab, trained[0], first), run=trained[0].folder)
-        facts |= {"shares": shares, "seconds per epoch": seconds, "validation": [t.validation for t in trained]}
-        report.measures.append(error)
-        report.raw[name] = facts | {"test error": error.values}
-    describe(report)
-    report.findings += at_chance(report.measures, data.load(base_of(lab).data, "validation"))
-    tested = {name: facts["test iterations"] for name, facts in report.raw.items() if facts["test iterations"]}
-    curves = [Line(name, [int(r) for r in errors], list(errors.values())) for name, errors in tested.items()]
+        tested = {"test": [main_metric(t.test) for t in trained], "validation": [t.validation for t in trained]}
+        compared[name] = facts | tested | {"shares": shares, "seconds per epoch": seconds}
+    return compared
+
+
+def draw(lab: Lab, report: Report, title: str, errors: list[Measure], compared: dict[str, dict[str, Any]]) -> None:
+    suffix = title.lower().replace(" ", "-").partition(":")[0]
+    tested = {name: facts["test iterations"] for name, facts in compared.items() if facts["test iterations"]}
+    curves = [Line(name, [int(r) for r in by], list(by.values())) for name, by in tested.items()]
     if curves:
         figure = lines(
-            lab.figure("iterations.png"),
+            lab.figure(f"iterations-{suffix}.png"),
             curves,
-            "Trained with its own iterations, tested with others",
-            f"validation digits; {lab.budget} budget; one-pass routings have nothing to vary",
+            f"{title}: trained with its own iterations, tested with others",
+            f"validation pictures; {lab.budget} budget; one-pass routings have nothing to vary",
             "routing iterations at test time",
             "error, %",
             logy=True,
         )
-        report.draw(figure, "Error on validation digits when only the number of iterations at test time is changed.")
+        text = "Error on validation pictures when only the number of iterations at test time is changed."
+        report.draw(figure, f"{title}. {text}")
     figure = scatter(
-        lab.figure("price.png"),
-        [(report.raw[error.name]["seconds per epoch"], error) for error in report.measures],
-        "Error and time of each routing",
+        lab.figure(f"price-{suffix}.png"),
+        [(compared[error.name]["seconds per epoch"], error) for error in errors],
+        f"{title}: error and time of each routing",
         f"{lab.budget} budget; whiskers: 95 % interval",
         "seconds per epoch",
         "test error, %",
     )
-    report.draw(figure, "Test error against the time of an epoch: down and to the left is better.")
-    return report
+    report.draw(figure, f"{title}. Test error against the time of an epoch: down and to the left is better.")
 
 
 def setting(lab: Lab) -> list[str]:
     """In which network and training the routings are compared, and what some of them get besides."""
-    if (recipe := lab.options.get("recipe")) is None:
-        sentences = _nets.differences(lab, plan(lab)[:1])
+    if (recipe := asked(lab)) is None:
+        first = [config(lab, title, contenders(lab)[0], 0) for title in sets(lab)]
+        smoke = _nets.differences(lab, []) if lab.budget == "smoke" else []
+        sentences = smoke or [f"Trained: {_nets.training(one)}." for one in first]
     else:
         smoke = "A smoke run of the recipe `{}`, to see that it runs: the numbers have no meaning"
-        words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(recipe)
-        sentences = [f"{words}. Trained: {_nets.training(base_of(lab))}."]
+        words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(lab.options["recipe"])
+        sentences = [f"{words}. Trained: {_nets.training(recipe)}."]
     sentences.append(f"Time of an epoch: from the median of {STEPS} training steps, for which the routings take turns.")
-    configs = {name: config(lab, name, 0) for name in contenders(lab)}
+    configs = {name: config(lab, sets(lab)[0], name, 0) for name in contenders(lab)}
     if apart := [f"`{name}`" for name, one in configs.items() if one.model_options.get("squash") == "unit"]:
         sentences.append(
             f"Children of {', '.join(apart)} have a presence apart from their pose (squash `unit`): a child whose "
@@ -153,13 +176,13 @@ def setting(lab: Lab) -> list[str]:
     return sentences
 
 
-def at_chance(measures: list[Measure], split: data.Dataset) -> list[str]:
+def at_chance(title: str, measures: list[Measure], split: data.Dataset) -> list[str]:
     """Which routings have not learnt anything. Where a picture has several classes, chance is not known."""
     if split.batch([0]).targets.ndim > 1:
         return []
     chance = 100 * (1 - 1 / split.num_classes)
     return [
-        f"`{m.name}` stayed at chance ({m.mean:.1f} %): in this network and with these settings it did not train."
+        f"{title}: `{m.name}` stayed at chance ({m.mean:.1f} %): here it did not train."
         for m in measures
         if m.mean > 0.97 * chance
     ]
@@ -224,11 +247,11 @@ def shares_shown(shares: dict[str, Any]) -> list[str]:
     return [f"{100 * shares[key][-1]:.1f} %" if shares else "-" for key in ("own", "first")]
 
 
-def describe(report: Report) -> None:
-    """The table and the findings from the measures and the raw numbers."""
+def describe(report: Report, title: str, errors: list[Measure], compared: dict[str, dict[str, Any]]) -> None:
+    """The table and the findings of one data set."""
     rows = []
-    for error in report.measures:
-        facts = report.raw[error.name]
+    for error in errors:
+        facts = compared[error.name]
         numbers = [facts[key] for key in ("seconds per epoch", "peak megabytes")]
         entropy, tested = facts["entropy"], facts["test iterations"]
         rows.append(
@@ -245,22 +268,22 @@ def describe(report: Report) -> None:
     iterations = ", ".join(map(str, TEST_ITERATIONS))
     columns = ["routing", "test error", "s / epoch", "peak MB", "parameters", "undecided", "to own object"]
     columns += ["put it first", f"error with {iterations}"]
-    report.tables = [Table("One network, one routing after another", columns, rows)]
-    chances = {100 * shares["chance"] for facts in report.raw.values() if (shares := facts.get("shares"))}
-    best = min(report.measures, key=lambda m: m.mean)
-    report.findings = [f"Lowest test error: {best.name}, {best.shown()}."]
+    report.tables.append(Table(f"{title}: one network, one routing after another", columns, rows))
+    chances = {100 * shares["chance"] for facts in compared.values() if (shares := facts.get("shares"))}
+    best = min(errors, key=lambda m: m.mean)
+    report.findings.append(f"{title}: lowest test error: {best.name}, {best.shown()}.")
     if chances:
         report.findings.append(
-            "'To own object' is the share of the couplings of children on an object that goes to its capsule, 'put it "
-            "first' the share of these children whose largest coupling it is; chance is "
+            f"{title}: 'to own object' is the share of the couplings of children on an object that goes to its "
+            "capsule, 'put it first' the share of these children whose largest coupling it is; chance is "
             f"{', '.join(f'{chance:.1f} %' for chance in sorted(chances))}."
         )
-    for control in report.measures:
+    for control in errors:
         if not routing.get(control.name).decides:
             lower, higher = (
-                ", ".join(m.name for m in report.measures if order(m, control) == sign) or "none" for sign in (-1, 1)
+                ", ".join(m.name for m in errors if order(m, control) == sign) or "none" for sign in (-1, 1)
             )
             report.findings.append(
-                f"Against `{control.name}` ({control.mean:.2f} %), which does not route, and beyond the 95 % "
+                f"{title}: against `{control.name}` ({control.mean:.2f} %), which does not route, and beyond the 95 % "
                 f"intervals: lower error: {lower}; higher error: {higher}."
             )

@@ -15,24 +15,22 @@ further loss in training (`coupling_weight`): a child that lies on an object is 
 The claim to look at: do couplings that decide send children to the right object, and at which price in error?
 """
 
+import dataclasses
 from statistics import fmean
 from typing import Any
 
 from capsnet import data, routing
-from capsnet.data import Augment
 from capsnet.drawing.plots import scatter
-from capsnet.experiments import _nets
+from capsnet.experiments import _nets, _routed
 from capsnet.experiments._phase_draw import phase_pictures, share_panels
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._routed import DATA, PAIRS
 from capsnet.experiments._shares import measure
-from capsnet.experiments.compare import preset
 from capsnet.experiments.lab import Lab, Trained, main_metric
 from capsnet.metrics import compare, difference
 from capsnet.training import Run, TrainConfig
 
-DATA = {"MNIST": "mnist", "MultiMNIST": "multimnist", "crowded Shapes": "shapes:kind=crowded"}
-PAIRS = "MultiMNIST"  # on which settings are tried
 TAUGHT = "kuramoto, taught"
 ROUTINGS = ("uniform", "dynamic", "em", "kuramoto", TAUGHT)
 WEIGHT = 0.1  # of the coupling loss
@@ -49,7 +47,6 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 QUICK = 4  # the first of them are tried with the budgets quick and day
 AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
-TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
 
 
 def trials(lab: Lab) -> dict[str, dict[str, Any]]:
@@ -59,39 +56,12 @@ def trials(lab: Lab) -> dict[str, dict[str, Any]]:
 
 
 def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] | None = None) -> TrainConfig:
-    """The network for a data set of ``DATA`` with a routing in it."""
-    spec, algorithm = DATA[title], routing_of(name)
-    epochs = {
-        "MNIST": lab.pick(1, 1, 10, 3),
-        "MultiMNIST": lab.pick(1, 1, 24, 6),
-        "crowded Shapes": lab.pick(1, 2, 20, 10),
-    }
-    limit = lab.pick(100, 40_000 if title == PAIRS else 10_000, None)
-    options = dict(preset(algorithm.name)) if options is None else options
-    net: dict[str, Any] = {"primary": "grid", "primary_dim": 16} | lab.pick(TINY, {}, {})
-    net |= ({"squash": "unit"} if algorithm.wants_presence else {}) | ({"routing_options": options} if options else {})
-    net |= {"coupling_weight": WEIGHT} if name == TAUGHT else {}
-    return TrainConfig(
-        recipe=f"phase-{name.replace(', ', '-')}",
-        model="residual-capsnet",
-        model_options=net,
-        routing=algorithm.name,
-        decoder=False,
-        data=spec,
-        limit=limit,
-        eval_limit=lab.pick(100, 5_000, None),
-        augment=Augment(shift=2) if title == "MNIST" else Augment(),
-        epochs=epochs[title],
-        batch_size=lab.pick(50, 128 if title == PAIRS else 64, 128),
-        optimizer="adamw",
-        lr=3e-3,
-        schedule="one-cycle",
-        ema=lab.pick(None, 0.999, 0.999),
-        keep="last",
-        precision=lab.pick("fp32", "auto", "auto"),
-        seed=seed,
-        tensorboard=False,
-    )
+    """The network for a data set of ``DATA`` with one of ``ROUTINGS`` in it."""
+    one = _routed.config(lab, title, routing_of(name).name, seed, options)
+    if name != TAUGHT:
+        return one
+    taught = one.model_options | {"coupling_weight": WEIGHT}
+    return dataclasses.replace(one, recipe=f"{one.recipe}-taught", model_options=taught)
 
 
 def routing_of(name: str) -> routing.Routing:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from capsnet import routing
 from capsnet.explorer._seen import place, preparation, see, tiled, to_input
@@ -11,6 +12,7 @@ from capsnet.explorer._service import ExplorerService, ModelEntry
 from capsnet.explorer._wire import Decode, Pair, Question, RoutingInfo, See, Sweep
 from capsnet.inference import OFFSETS, sweep_dimensions
 from capsnet.models import Model, describe, replacements, reroute
+from capsnet.oscillators import phase_colours
 from capsnet.routing import Routing
 from capsnet.serving.images import Bytes, quantise, to_array, to_wire
 
@@ -72,16 +74,24 @@ def look(entry: ModelEntry, ask: See) -> dict[str, Any]:
 
 def classify(entry: ModelEntry, ask: Question) -> dict[str, Any]:
     model = reroute(entry.model, ask.routing, ask.iterations)
-    output, took = entry.features.run(model, to_input(ask.seen, entry.model))
+    images = to_input(ask.seen, entry.model)
+    output, took = entry.features.run(model, images)
     lengths, drawn = output.lengths[0], output.reconstruction
     return {
         "lengths": lengths.tolist(),
         "poses": None if output.poses is None else output.poses[0].tolist(),
         "order": lengths.argsort(descending=True, stable=True).tolist(),
         "reconstruction": None if drawn is None else to_wire(quantise(drawn[0])),
+        "phases": None if output.phases is None else to_wire(_coloured(images[0], output.phases[0])),
         "milliseconds": round(1e3 * took, 3),
         "parameters": model.num_parameters(),
     }
+
+
+def _coloured(image: Tensor, phases: Tensor) -> Bytes:
+    """Ink (C, H, W) in the hues of its phases (oscillators, n, H, W)."""
+    ink = image.amax(dim=0)
+    return quantise(phase_colours(phases.flatten(0, 1).movedim(0, -1), ink).movedim(-1, 0))
 
 
 def decode(entry: ModelEntry, ask: Decode) -> dict[str, Any]:

@@ -129,10 +129,13 @@ class Seen(Answer):
 
 
 class Classified(Answer):
+    """``phases``: the ink in the hues of a network's phases, which say to which object a pixel belongs."""
+
     lengths: list[float]
     poses: list[list[float]] | None
     order: list[int]
     reconstruction: Sprite | None
+    phases: Sprite | None
     milliseconds: float
     parameters: int
 

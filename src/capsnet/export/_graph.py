@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +11,7 @@ from torch.export import Dim
 from capsnet import kernels
 from capsnet.export._export import TOLERANCE, need_extra
 from capsnet.export._program import quiet, reason, strip
-
-SMALLEST = 64  # numbers of a weight that is worth a cast
+from capsnet.export._weights import keep_norms_apart, store_halves
 
 
 def graph(
@@ -26,13 +24,14 @@ def graph(
 
     ``free`` lists the axes of an input that may have any size, ``{"votes": (1, 2)}``, unless the module's code needs
     that of the example; the others have the size of the example. Weights that 16-bit numbers hold exactly, such as
-    those of the bundled models, are stored so and cast back: the file is half as large and computes the same.
+    those of the bundled models, are stored so: the file is half as large and computes the same.
 
     The file is run in onnxruntime on the example. ValueError if there is no such graph, or if an output differs from
     torch's by more than ``TOLERANCE`` of its largest value (at least of 1).
     """
     need_extra()
     module = copy.deepcopy(module).cpu().float().eval()
+    keep_norms_apart(module)
     shapes = tuple(dict.fromkeys((free or {}).get(name, ()), Dim.AUTO) for name in inputs)
     with kernels.using("plain"), torch.no_grad(), quiet():
         try:
@@ -46,7 +45,7 @@ def graph(
             raise ValueError(f"{type(module).__name__} cannot be exported to ONNX: {reason(error)}") from error
     strip(proto.graph)
     del proto.graph.value_info[:]  # shapes that every runtime infers
-    _store_halves(proto.graph)
+    store_halves(proto.graph)
     content = proto.SerializeToString()
     worst = _difference(content, module, inputs)
     if not worst <= TOLERANCE:  # NaN is refused, too
@@ -65,23 +64,3 @@ def _difference(content: bytes, module: nn.Module, inputs: Mapping[str, Tensor])
         expected = [value.numpy() for value in module(*inputs.values())]
     gaps = [np.abs(a - b).max() / max(1.0, np.abs(b).max()) for a, b in zip(found, expected, strict=True)]
     return float(np.max(gaps))
-
-
-def _store_halves(graph: Any) -> None:
-    """Store weights that are float16 numbers as such, each with a cast, which runtimes fold when they load the file."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    weights, casts = [], []
-    for weight in graph.initializer:
-        values = numpy_helper.to_array(weight) if weight.data_type == TensorProto.FLOAT else np.empty(0)
-        with np.errstate(over="ignore"):
-            half = values.astype(np.float16)
-        if half.size >= SMALLEST and np.array_equal(half, values):
-            small = numpy_helper.from_array(half, f"{weight.name}.half")
-            casts.append(helper.make_node("Cast", [small.name], [weight.name], to=TensorProto.FLOAT))
-            weight = small
-        weights.append(weight)
-    nodes = [*casts, *graph.node]
-    del graph.initializer[:], graph.node[:]
-    graph.initializer.extend(weights)
-    graph.node.extend(nodes)

@@ -39,7 +39,8 @@ def _transformed() -> bool:
 
 def _inverse_length(x: Tensor, dim: int) -> Tensor:
     square = x.square().sum(dim=dim, keepdim=True)
-    return torch.where(square > torch.finfo(x.dtype).tiny, square, 1).rsqrt()
+    least = torch.finfo(x.dtype).tiny ** (2 / 3)  # the derivative, square^(-3/2), of smaller ones is not finite
+    return torch.where(square > least, square, 1).rsqrt()
 
 
 class _Unit(torch.autograd.Function):

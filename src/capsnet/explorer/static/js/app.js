@@ -32,7 +32,7 @@ const PANELS = [
   ["draw", mountDraw, "Draw"],
   ["classes", mountBars, "Which digit?"],
   ["knobs", mountKnobs, "Turn the knobs",
-    "The pose says how the object looks: change one number and see what it means.", "x̂ = decoder(v_k + δ)"],
+    "A capsule's numbers, its pose, say how the object looks: change one and see what it means.", "x̂ = decoder(v_k + δ)"],
   ["sweep", mountSweep, "Sweep",
     "Each row moves one number of the capsule; choose a picture to turn that knob.", "x̂_dδ = decoder(v_k + δ e_d)"],
   ["turn", mountTurn, "Turn it and watch",
@@ -44,7 +44,8 @@ const PANELS = [
     "Everything this capsule can draw, on two of its directions: walk, and see where your drawing lies.",
     "x̂ = decoder(v_k + a e_1 + b e_2)"],
   ["oscillators", mountOscillators, "Oscillators",
-    "Each has a rhythm of its own and is pulled by the others. Pull harder: when do they agree?",
+    "Each oscillator has a rhythm of its own and is pulled by the others. Pull harder: when do they agree? " +
+    "In Kuramoto routing capsules agree in this way.",
     "dθ_i/dt = ω_i + K/N Σ_j sin(θ_j - θ_i)"],
   ["pair", mountPair, "Two digits",
     "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],

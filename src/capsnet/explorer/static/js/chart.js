@@ -4,13 +4,13 @@ import { h } from "./elements.js";
 import { colourOf, fit } from "./ramp.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [34, 10, 8, 22];
+const WIDE = 7; // from 700 pixels of its panel on, a chart grows with it
 
 export class Chart {
-  /** `height` in CSS pixels; `onPoint(x)` gets the place on the axis that a pointer presses or drags to. */
+  /** `height` in CSS pixels, more in a wide panel; `onPoint(x)` gets the place on the axis that a pointer presses or drags to. */
   constructor({ testid, label, height = 150, onPoint = null }) {
     this.canvas = h("canvas", { class: "chart", role: "img", "aria-label": label, "data-testid": testid });
-    this.canvas.style.height = `${height}px`;
-    this.height = height;
+    this.canvas.style.height = `max(${height}px, ${(height / WIDE).toFixed(1)}cqi)`;
     this.plot = null;
     if (onPoint) this.listen(onPoint);
     addEventListener("themechange", () => { this.colours = null; this.redraw(); });
@@ -43,13 +43,13 @@ export class Chart {
    */
   draw(plot) {
     this.plot = plot;
-    const width = this.canvas.clientWidth;
+    const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width) return;
-    const context = fit(this.canvas, width, this.height);
+    const context = fit(this.canvas, width, height);
     const paint = this.palette();
     const { x: [x0, x1], y: [y0, y1], lines, now, ticks = [], levels = [], marks = [] } = plot;
     const px = (x) => LEFT + ((x - x0) / (x1 - x0)) * (width - LEFT - RIGHT);
-    const py = (y) => this.height - BOTTOM - ((y - y0) / (y1 - y0)) * (this.height - TOP - BOTTOM);
+    const py = (y) => height - BOTTOM - ((y - y0) / (y1 - y0)) * (height - TOP - BOTTOM);
     const stroke = (colour, line, path) => {
       Object.assign(context, { strokeStyle: colour, lineWidth: line });
       context.beginPath();
@@ -66,7 +66,7 @@ export class Chart {
       write(text, LEFT - 5, py(y) + 4, "right");
     }
     const inside = (x) => Math.min(width - RIGHT - 8, Math.max(LEFT + 4, x));
-    for (const [x, text] of ticks) write(text, inside(px(x)), this.height - 6, "center");
+    for (const [x, text] of ticks) write(text, inside(px(x)), height - 6, "center");
     const upright = (x) => () => { context.moveTo(px(x), TOP); context.lineTo(px(x), py(y0)); };
     for (const [x, text] of marks) {
       context.setLineDash([4, 3]);

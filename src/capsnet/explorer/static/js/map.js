@@ -18,7 +18,7 @@ const REACH = 2.2; // deviations to either side, of principal directions
 const [LOW, HIGH] = [-0.3, 0.3]; // of a knob whose range is not known
 
 const PINS =
-  "Orange: you. Dark pin: your drawing, at its nearest place, for a plane has only two of all the directions.";
+  "The orange ring is where you stand, the dark pin your drawing, at the nearest place: a plane has only two of all directions.";
 
 const [decodeSheet, decodeHere] = [latest(), latest({ live: true })];
 
@@ -128,8 +128,8 @@ class PoseMap {
   offerAxes() {
     const { model, klass } = this;
     const dims = Array.from({ length: model.dims }, (_, d) => [String(d), `knob ${dimensionName(model, klass, d)}`]);
-    const first = model.gallery ? [["p", "first principal"]] : [];
-    const second = model.gallery ? [["p", "second principal"]] : [];
+    const first = model.gallery ? [["p", "what differs most"]] : [];
+    const second = model.gallery ? [["p", "what differs next"]] : [];
     offer(this.across, [...first, ...dims]);
     offer(this.up, [...second, ...dims]);
     if (model.gallery) this.across.value = this.up.value = "p";

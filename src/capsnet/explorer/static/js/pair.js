@@ -75,11 +75,13 @@ class PairPanel {
     const picture = (id, title) => figure(id, title, { class: "pair-figure" });
     this.seen = picture("pair-seen", "What the network sees");
     this.both = picture("pair-both", "Both over the input");
+    this.phases = picture("pair-phases", "Its phases: one hue, one object");
+    this.phases.figure.hidden = true;
     this.drawn = DRAWN.map(([id, title, label], n) => {
       const { label: box, select } = choice(label, [], { onchange: () => this.choose(n), "data-testid": `${id}-class` });
       return { ...picture(id, title), box, select };
     });
-    this.figures = h("div", { class: "pair-figures" }, this.seen.figure, this.both.figure,
+    this.figures = h("div", { class: "pair-figures" }, this.seen.figure, this.both.figure, this.phases.figure,
       ...this.drawn.map((part, n) => h("div", { class: `pair-pick pick-${n + 1}` }, part.figure, part.box)));
     const check = h("label", { class: "check" }, this.toggle, "Use this pair as the input of all panels");
     const slots = h("div", { class: "pair-slots" }, ...this.slots.map(({ element }) => element));
@@ -218,11 +220,21 @@ class PairPanel {
     this.seen.caption.textContent = `Seen: ${longest}`;
     const drawable = poses !== null && model.decoder;
     for (const part of this.figures.children) part.hidden = !drawable && part !== this.seen.figure;
+    this.colour(model);
     if (!drawable) return;
     const body = { model: model.name, poses: wanted.map((klass) => poses[klass]), classes: wanted };
     const answer = await askDecode("/api/decode", body);
     if (!answer || model.name !== state.get("model")) return;
     this.paint(answer.pictures.map(fromWire), wanted, names);
+  }
+
+  /** A network whose pixels have phases says by them what belongs together, also without capsules. */
+  colour({ title }) {
+    const { phases } = this.answer;
+    this.phases.figure.hidden = !phases;
+    if (!phases) return;
+    paint(this.phases.canvas, fromWire(phases));
+    this.phases.canvas.setAttribute("aria-label", `The phases of ${title} as hues: ink of one hue belongs to one object`);
   }
 
   /** Each capsule's picture in the hue of its class; a class twice is the same picture twice. */

@@ -13,7 +13,7 @@ import { isBlank, toWire } from "./pixels.js";
 import { colourOf, ramp } from "./ramp.js";
 import { Details } from "./routing_details.js";
 import { Player } from "./routing_player.js";
-import { describeIteration } from "./routing_words.js";
+import { describeIteration, glossary } from "./routing_words.js";
 import { sparkline } from "./sparkline.js";
 import { currentModel, routingOf, state } from "./state.js";
 import { mostDecided } from "./suggest.js";
@@ -38,7 +38,7 @@ class RoutingPanel {
     this.offerRow = h("p", { class: "row routing-offer", hidden: true }, h("span", { class: "note" }), this.offer);
     this.controls = this.makeControls();
     this.shown = [this.controls, this.story, this.flight.element, this.details.element];
-    body.append(this.controls, this.note, this.story, this.offerRow, this.flight.element, this.details.element);
+    body.append(this.controls, this.note, this.story, this.offerRow, this.flight.element, this.details.element, glossary());
     this.hide(true);
     this.watch(body);
     this.recolour();

@@ -1,8 +1,18 @@
 /** What the routing did, in a sentence. */
 
+import { h } from "./elements.js";
 import { digits } from "./trace.js";
 
 const EVEN = 1.3; // couplings are sent as bytes: a difference of hardly more than one may be rounding
+
+/** The words of this panel, for those who come without the story. */
+export const glossary = () => h("details", { class: "routing-details routing-glossary" },
+  h("summary", {}, "What are children, parents, votes and couplings?"),
+  h("p", {}, "A ", h("dfn", {}, "child"), " is a small capsule that sees one patch of the picture; the capsule of a class is a ",
+    h("dfn", {}, "parent"), ". A child's ", h("dfn", {}, "vote"), " says what the parent would look like if the child were part " +
+    "of it. Its ", h("dfn", {}, "coupling"), " is how much this vote counts. ", h("dfn", {}, "Routing"), " chooses the couplings, " +
+    "mostly in some ", h("dfn", {}, "iterations"), ": votes that agree count more. The ", h("dfn", {}, "entropy"),
+    " says how even the couplings are: 1 is even (undecided), 0 decided."));
 
 /** What an iteration (0-based) did for a class. */
 export function describeIteration(trace, routing, iteration, klass, name) {

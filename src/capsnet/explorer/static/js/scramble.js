@@ -71,7 +71,8 @@ async function digits() {
  */
 function networks() {
   const own = currentModel();
-  const others = state.get("models").filter((model) => model !== own && model.classes.join() === own.classes.join());
+  const same = ({ classes, multi }) => classes.join() === own.classes.join() && multi === own.multi;
+  const others = state.get("models").filter((model) => model !== own && same(model));
   const plain = others.find(({ dims, routing }) => !dims && !routing);
   const alike = ({ dims, multi, image_size: size }) => dims && !multi && size.join() === plain.image_size.join();
   const twin = plain && !alike(own) ? others.find(alike) : null;
@@ -118,10 +119,10 @@ function conclude(answers, what) {
   const counts = answers.map(({ model, moved }, n) =>
     `${model.title}${n ? "" : " is still sure"} of ${moved.filter(sure).length}`);
   const meaning = kept
-    ? "Capsules alone do not cure this: none of them was taught to say “none of these”."
+    ? "Capsules alone do not cure this: no network here was taught to say “none of these”."
     : "The parts must agree on one whole, and these hardly do.";
   return [`${capitalised(what)}, ${counts.join(", ")}.`, meaning, caught(own),
-    "(A glance; “capsnet reproduce scramble” measures it.)"].filter(Boolean).join(" ");
+    "(A quick look; the command “capsnet reproduce scramble” measures it.)"].filter(Boolean).join(" ");
 }
 
 /** A capsule also says what it believes: how far its drawing is from the picture. Empty without a decoder. */

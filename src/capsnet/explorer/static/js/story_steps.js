@@ -69,8 +69,8 @@ function decided() {
   if (!entropy) return "";
   const [first, last] = [entropy[0], entropy.at(-1)].map((value) => value.toFixed(3));
   return entropy.at(-1) > 0.9
-    ? `Here they stay nearly even (entropy ${last}, 1 is even): in this network the votes themselves decide.`
-    : `Here they decide: their entropy falls from ${first} to ${last} (1 is even).`;
+    ? `Here the couplings stay nearly even (entropy ${last}; 1 is even, 0 decided): in this network the votes decide.`
+    : `Here the couplings decide: their entropy goes from ${first} to ${last} (1 is even, 0 decided).`;
 }
 
 function trainedOnPairs() {
@@ -85,15 +85,15 @@ const draws = ({ decoder, dims }) =>
 export const STEPS = [
   {
     title: "Same parts, wrong places", panels: ["scramble"], needs: () => true,
-    words: () => ["Many networks ask ", strong("whether"), " the parts are there, and hardly ", strong("where"),
-      ". Here the parts of a picture changed places: nothing was added. Would you still call it what it was? Networks of " +
-      "capsules, which this story is about, were invented to ask where."],
+    words: () => ["Many neural networks that read pictures ask ", strong("whether"), " the parts are there, and hardly ",
+      strong("where"), ". Here the parts of a picture changed places; nothing was added. Would you still call it what it " +
+      "was? Networks of capsules, which this story is about, were invented to ask where."],
   },
   {
     title: "Draw: how long is the arrow?", panels: ["draw", "classes"], needs: () => true,
     words: () => ["A ", term("capsule"), " is an arrow, a list of numbers, for one thing that may be in the picture; here " +
-      "one for each class. Its ", strong("length"), " says how sure the network is that the thing is there. Draw, and " +
-      "watch one bar grow."],
+      "there is one for each ", term("class"), ", each kind of thing that the network knows. Its ", strong("length"),
+      " says how sure the network is that the thing is there. Draw, and watch one bar grow."],
     act: (alive) => sketch(FOUR, 700, alive),
   },
   {
@@ -105,10 +105,10 @@ export const STEPS = [
   },
   {
     title: "The parts vote", panels: ["routing"], needs: ({ grid, routing }) => Boolean(grid && routing),
-    words: () => ["A ", term("child"), " is a small capsule that sees one patch. It casts a ", term("vote"), " for each " +
-      "class, each ", term("parent"), ": “if I am part of you, you look like this”. Votes that agree make their parent " +
-      "long. How much of a child goes to a parent is the ", term("coupling"), "; ", term("routing"), " raises it, step by " +
-      "step, where votes agree."],
+    words: () => ["A ", term("child"), " is a small capsule that sees one patch of the picture. The capsule of a class is a ",
+      term("parent"), ". Each child casts a ", term("vote"), " for each parent: “if I am part of you, you look like this”. " +
+      "Votes that agree make their parent long. How much of a child goes to a parent is the ", term("coupling"), "; ",
+      term("routing"), " raises it, step by step, where votes agree."],
     live: decided, act: playRouting,
   },
   {

@@ -3,10 +3,21 @@
 import { assign, h, svg } from "./elements.js";
 import { CHILDREN, PARENTS } from "./toy_scene.js";
 
-const REACH = 1.36; // half the side of a plane: the farthest vote and its number fit
+const REACH = 1.46; // half the side of a plane: the farthest vote and its number fit
 const DOT = 0.085;
+const ASIDE = 0.16;
 const STEP = 0.05;
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+
+/** Where the number of a vote stands beside its dot: away from the other votes, most from the nearest. */
+function aside([x, y], others) {
+  const [right, up] = others.reduce(([dx, dy], [otherX, otherY]) => {
+    const far = Math.max(0.05, Math.hypot(x - otherX, y - otherY)) ** 3;
+    return [dx + (x - otherX) / far, dy + (y - otherY) / far];
+  }, [1e-6, 1e-6]);
+  const length = Math.hypot(right, up);
+  return { x: (ASIDE * right) / length, y: (-ASIDE * up) / length };
+}
 
 /** One parent's plane: its circle of length 1, its votes, its arrow. Drawn once, then moved. */
 export class Plane {
@@ -30,10 +41,10 @@ export class Plane {
 
   dot(i, toy) {
     const fill = svg("circle", { class: "toy-fill" });
+    const number = svg("text", { class: "toy-number", "aria-hidden": "true" }, String(i + 1));
     const group = svg("g",
       { class: "toy-vote", tabindex: 0, role: "button", "aria-roledescription": "vote that can be moved" },
-      svg("circle", { class: "toy-target", r: 0.16 }), svg("circle", { class: "toy-ring", r: DOT }), fill,
-      svg("text", { class: "toy-number", x: 0.12, y: -0.06, "aria-hidden": "true" }, String(i + 1)));
+      svg("circle", { class: "toy-target", r: 0.16 }), svg("circle", { class: "toy-ring", r: DOT }), fill, number);
     group.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // drag, do not scroll
     const [enter, leave] = [() => toy.look(i), () => toy.look(null)];
     assign(group, {
@@ -54,7 +65,7 @@ export class Plane {
         toy.move(i, this.j, toy.votes[i][this.j].map((value, axis) => value + step * move[axis]));
       },
     });
-    return { group, fill };
+    return { group, fill, number };
   }
 
   /** Where a pointer is in the plane; its y axis points up, the screen's down. */
@@ -73,6 +84,7 @@ export class Plane {
         transform: `translate(${voteX} ${-voteY})`,
         "aria-label": `Child ${i + 1}'s vote for parent ${PARENTS[this.j]}: ${place}. Arrow keys move it.`,
       });
+      assign(this.dots[i].number, aside(row[this.j], votes.filter((_, other) => other !== i).map((other) => other[this.j])));
       this.dots[i].fill.setAttribute("r", DOT * Math.sqrt(Math.min(1, Math.max(0, coupling))));
       assign(this.rays[i], { x1: voteX, y1: -voteY, x2: x, y2: -y, "stroke-width": 0.08 * Math.min(1, Math.abs(coupling)) });
     });

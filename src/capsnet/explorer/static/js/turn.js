@@ -148,8 +148,8 @@ class TurnPanel {
   explain() {
     const million = (count) => `${(count / 1e6).toFixed(1)} million`;
     const size = ({ parameters: count }) => (count >= 1e6 ? million(count) : `${Math.round(count / 1e3)} thousand`);
-    const entry = (kind, model) => h("span", { class: kind }, `${model.title}, ${size(model)} parameters`);
-    const twin = this.twin ? [entry("twin", this.twin), h("span", {}, "(no capsules)")] : [];
+    const entry = (kind, model, more = "") => h("span", { class: kind }, `${model.title}, ${size(model)} parameters${more}`);
+    const twin = this.twin ? [entry("twin", this.twin, " (no capsules)")] : [];
     this.legend.replaceChildren(entry("caps", this.model), ...twin);
   }
 

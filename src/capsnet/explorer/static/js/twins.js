@@ -2,7 +2,8 @@
 
 const EQUAL = 1.5; // networks are of the same size if one has at most that many times the other's parameters
 
-const alike = (a, b) => a.classes.join() === b.classes.join();
+/** The same classes, in pictures of one or of two of them. */
+const alike = (a, b) => a.classes.join() === b.classes.join() && a.multi === b.multi;
 const ratio = (a, b) => Math.max(a.parameters / b.parameters, b.parameters / a.parameters);
 
 /** The network without capsules that reads the same classes and is nearest in size, or null. */

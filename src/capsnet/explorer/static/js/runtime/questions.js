@@ -66,7 +66,7 @@ async function classify({ model: name, seen, routing, iterations }) {
   const own = reconstruction ? pictures(reconstruction.values, [1, ...reconstruction.shape])[0] : null;
   const drawn = model.decoder_file ? (await draw(model, [poses[order[0]]], [order[0]]))[0] : own;
   return {
-    lengths, poses: poses ?? null, order, reconstruction: drawn && toWire(drawn),
+    lengths, poses: poses ?? null, order, reconstruction: drawn && toWire(drawn), phases: null,
     milliseconds: Math.round(1000 * milliseconds) / 1000, parameters: model.parameters,
   };
 }
