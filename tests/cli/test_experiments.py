@@ -23,6 +23,7 @@ def test_reproduce_runs_and_says_where_the_page_is(tmp_path: Path, capsys: pytes
     assert "Did you mean 'routing-toy'?" in refused(capsys, "reproduce", "routing-tony", "--budget", "smoke")
     assert "unknown option of table1 'data'" in refused(capsys, "reproduce", "table1", "--data", "lungs")
     assert "unknown data set 'lungs'" in refused(capsys, "reproduce", "small-data", "--data", "lungs")
+    assert "unknown set of pictures 'lungs'" in refused(capsys, "reproduce", "binding", "--data", "lungs")
 
 
 def test_long_run_does_not_start_if_nobody_can_confirm(

@@ -105,4 +105,4 @@ def test_colours_of_owners_and_phases(bars: Scenes) -> None:
 
 def test_unknown_sets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown set of pictures 'two outline'. Did you mean 'two outlines'\?"):
-        reproduce("binding", budget="smoke", out=tmp_path, sets=["two outline"])
+        reproduce("binding", budget="smoke", out=tmp_path, data=["two outline"])

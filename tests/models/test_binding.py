@@ -24,13 +24,15 @@ def build(name: str, **options) -> BindingModel:
 def test_every_pixel_has_unit_phases(name: str, size: tuple[int, int]) -> None:
     model = build(name, image_size=size).eval()
     with torch.no_grad():
-        phases, picture, *_ = model.bind(torch.rand(2, 1, *size))
+        phases, picture, strengths = model.bind(torch.rand(2, 1, *size))
     assert phases.shape[0] == 2
     assert phases.shape[3:] == size
     lengths = phases.square().sum(dim=2).sqrt()
     assert (((lengths - 1).abs() < 1e-5) | (lengths == 0)).all()
     assert picture is not None
     assert picture.shape == (2, 1, *size)
+    assert (strengths is None) == (name == "akorn-small")  # its oscillators have length 1
+    assert strengths is None or ((strengths >= 0).all() and strengths.shape == picture.shape)
     assert ((picture >= 0) & (picture <= 1)).all()
 
 

@@ -72,7 +72,8 @@ class Reproduce(Experiment):
     """Which experiment, or `all`."""
     data: tuple[str, ...] = ()
     """What `small-data` learns: folders of your own images (a sub-folder per class, or a CSV file of paths and labels),
-    and `faces`, those of scikit-image; default: `faces`."""
+    and `faces`, those of scikit-image; default: `faces`. For `binding`, which of its sets: `two outlines`, `three
+    outlines`, `digit and outline`, `MultiMNIST`; default: all."""
     list: bool = False
     """List the experiments, and end."""
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,8 +49,8 @@ def reproduce(
         device: auto, cpu, cuda or mps.
         fresh: start from nothing, whatever was done before.
         options: what the experiment itself takes: ``compare`` takes ``routings`` (names) and ``recipe`` (a name or
-            the path of a config.json), ``binding`` takes ``sets`` (names), ``small-data`` takes ``data`` (folders, or
-            ``faces``), the other ones of this package nothing.
+            the path of a config.json), ``binding`` takes ``data`` (names of its sets), ``small-data`` takes ``data``
+            (folders, or ``faces``), the other ones of this package nothing.
         ask: called with the estimated time before a budget of hours or a recipe of the caller's starts; False ends
             it with ``Declined``.
     """
@@ -104,7 +105,9 @@ def command(experiment: Experiment, lab: Lab, seeds: int) -> str:
     if not options:
         return f"capsnet reproduce {lab.name} {tail}"
     if experiment.verb:
-        flags = [f"--{key} {value if isinstance(value, str) else ' '.join(value)}" for key, value in options.items()]
+        flags = [
+            f"--{key} {shlex.join([value] if isinstance(value, str) else value)}" for key, value in options.items()
+        ]
         return f"capsnet {experiment.verb} {' '.join(flags)} {tail}"
     words = ", ".join(f"{key}={value!r}" for key, value in options.items())
     return f"reproduce({lab.name!r}, budget={lab.budget!r}, seeds={seeds}, {words})"

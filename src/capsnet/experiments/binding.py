@@ -72,8 +72,8 @@ class Result(NamedTuple):
 
 
 def sets(lab: Lab) -> list[str]:
-    """The names of the sets: the option ``sets``, or all of them."""
-    chosen = lab.options.get("sets") or lab.pick(["two outlines", "MultiMNIST"], list(SETS), list(SETS))
+    """The names of the sets: the option ``data``, or all of them."""
+    chosen = lab.options.get("data") or lab.pick(["two outlines", "MultiMNIST"], list(SETS), list(SETS))
     return [check_name("set of pictures", name, SETS) for name in chosen]
 
 
@@ -115,7 +115,8 @@ def plan(lab: Lab) -> list[TrainConfig]:
     "binding",
     "Binding by synchrony: which pixel belongs to which object, read from phases",
     plan=plan,
-    options=("sets",),
+    options=("data",),
+    verb="reproduce binding",
 )
 def run(lab: Lab) -> Report:
     count = lab.pick(8, 200, 1000)
