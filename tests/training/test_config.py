@@ -139,3 +139,16 @@ def test_config_made_in_python_is_checked_too(change: dict) -> None:
         TrainConfig(**change)
     with pytest.raises(ValueError, match=f"^{next(iter(change))} must be .*, got "):
         dataclasses.replace(TrainConfig(), **change)
+
+
+def test_file_that_leaves_out_the_model_does_not_get_the_recipes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text('{"recipe": "efficient", "epochs": 3}')
+    assert read_config(file).model == "capsnet-small"
+    assert "mine.json has no model: it gets capsnet-small" in caplog.text
+    caplog.clear()
+    file.write_text(recipes.get("efficient").to_json())
+    assert read_config(file).model == "efficient-capsnet"
+    assert not caplog.text

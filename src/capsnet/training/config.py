@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
@@ -17,6 +18,8 @@ from capsnet.data.augment import Augment
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
+
+log = logging.getLogger("capsnet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +134,16 @@ def read_config(path: str | Path) -> TrainConfig:
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(values).__name__}")
     try:
-        return check_config(values)
+        config = check_config(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if values.get("recipe") and "model" not in values:
+        log.warning(
+            "%s has no model: it gets %s, and the defaults of all other settings that are left out, not those of the "
+            "recipe %s. `capsnet train %s --help` shows them",
+            path, config.model, config.recipe, config.recipe,
+        )  # fmt: skip
+    return config
 
 
 def check_config(values: dict[str, Any]) -> TrainConfig:
