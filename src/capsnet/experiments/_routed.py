@@ -32,7 +32,7 @@ def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] |
     }
     options = preset(name) if options is None else options
     # not the network's own squash, exp: its gradient vanishes for long capsules, and at first those of many children
-    # are long. With kuramoto routing one of the three of crowded Shapes stayed at 1.
+    # are long. With taught kuramoto routing one of the three of crowded Shapes stayed at 1.
     squash = "unit" if algorithm.wants_presence else "paper"
     net: dict[str, Any] = {"primary": "grid", "primary_dim": 16, "squash": squash} | lab.pick(TINY, {}, {})
     net |= {"routing_options": options} if options else {}

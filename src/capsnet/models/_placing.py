@@ -7,7 +7,7 @@ lies on none.
 
 import torch
 from torch import Tensor
-from torch.nn import functional as nn
+from torch.nn.functional import max_pool2d, pad
 
 from capsnet.models.base import Model, Output
 
@@ -28,8 +28,8 @@ def child_owners(alone: Tensor, centres: Tensor, stride: int) -> Tensor:
     """On which object each child lies, -1 for none. Shapes: objects (B, K, H, W), (2, I) -> (B, I)"""
     H, W = alone.shape[-2:]
     before = stride // 2
-    ink = nn.pad((alone >= INK).to(alone.dtype), (before, stride, before, stride))
-    inked = nn.max_pool2d(ink, stride, stride=1) > 0  # (B, K, ...): in the square around each pixel
+    ink = pad((alone >= INK).to(alone.dtype), (before, stride, before, stride))
+    inked = max_pool2d(ink, stride, stride=1) > 0  # (B, K, ...): in the square around each pixel
     y, x = centres.to(alone.device)
     inside = (y >= 0) & (y < H) & (x >= 0) & (x < W)
     seen = inked[:, :, y.clamp(0, H - 1), x.clamp(0, W - 1)] & inside  # (B, K, I)
