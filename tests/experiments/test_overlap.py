@@ -21,6 +21,7 @@ def test_bins_include_their_upper_end() -> None:
         "10 to 20 %": [3],
         "90 to 100 %": [4, 5],
     }
+    assert list(overlap.sort_into_bins(values, fewest=2)) == ["none", "0 to 10 %", "90 to 100 %"]
     everywhere = overlap.sort_into_bins(np.arange(1001) / 1000)
     assert sum(len(members) for members in everywhere.values()) == 1001
     assert [len(members) for members in everywhere.values()] == [1] + [100] * 10
