@@ -2,7 +2,9 @@
 
 The paper trains its CapsNet with 1 and with 3 routing iterations, with and without the reconstruction as a regulariser,
 beside a convolutional baseline of 35.4 M parameters, and reports test errors on MNIST (mean and standard deviation of
-three trials) and on MultiMNIST, where an answer counts only if *both* digits are right.
+three trials) and on MultiMNIST, where an answer counts only if *both* digits are right. Its text moves the digits of a
+pair by up to 4 pixels, its authors' code by up to 6, cut at the same 36x36 canvas: with the budgets `day` and `paper`
+both are trained for.
 
 The claim to look at: routing (3 against 1) and reconstruction both lower the error, and the CapsNet beats the baseline.
 """
@@ -37,12 +39,13 @@ PUBLISHED = {
     ("multimnist", "CapsNet, routing 1, with reconstruction"): "7.5",
     ("multimnist", BEST): "5.2",
 }
+FAR = "multimnist:shift=6,canvas=36"  # the pairs of the authors' code
 PAPER_SIZES = {"mnist": "8.2 M, 6.8 M and 35.4 M", "multimnist": "11.4 M, 9.4 M and 24.6 M"}
 EARLIER = (
     "The quick setting for pairs (batches of 50, learning rate 1e-3) was chosen after a first run with batches of 128 "
     "and 2e-3 had been tested: there MultiMNIST errors were 37.21 % (CNN), 37.27 % (routing 1) and 36.57 % (routing 3)."
 )
-NAMES = {"mnist": "MNIST", "multimnist": "MultiMNIST"}
+NAMES = {"mnist": "MNIST", "multimnist": "MultiMNIST", FAR: "MultiMNIST, shift 6"}
 
 
 def config(lab: Lab, family: str, method: str, seed: int) -> TrainConfig:
@@ -53,8 +56,14 @@ def config(lab: Lab, family: str, method: str, seed: int) -> TrainConfig:
     return _nets.capsnet(lab, family, seed=seed, iterations=iterations, decoder=decoder)
 
 
+def table(lab: Lab) -> dict[tuple[str, str], str]:
+    """The cells of the table, with what is published."""
+    far = {(FAR, method): "-" for family, method in PUBLISHED if family == "multimnist"}
+    return PUBLISHED | lab.pick({}, {}, far)
+
+
 def plan(lab: Lab) -> list[TrainConfig]:
-    return [config(lab, family, method, seed) for family, method in PUBLISHED for seed in lab.seeds]
+    return [config(lab, family, method, seed) for family, method in table(lab) for seed in lab.seeds]
 
 
 def claims(report: Report) -> list[Claim]:
@@ -82,7 +91,7 @@ TITLE = "Table 1: test error with and without routing and reconstruction, MNIST 
 def run(lab: Lab) -> Report:
     report = Report(differs=_nets.differences(lab, plan(lab)) + lab.pick([], [EARLIER], []))
     cells = {}
-    for (family, method), published in PUBLISHED.items():
+    for (family, method), published in table(lab).items():
         trained = [lab.train(config(lab, family, method, seed)) for seed in lab.seeds]
         cells[family, method] = error_measure(
             f"{NAMES[family]}, {method}", [main_metric(t.test) for t in trained], published
@@ -93,18 +102,21 @@ def run(lab: Lab) -> Report:
             "runs": [t.folder.name for t in trained],
         }
     report.measures = list(cells.values())
-    for family, name in NAMES.items():
+    families = list(dict.fromkeys(family for family, _ in cells))
+    for family in families:
+        name = NAMES[family]
         sizes, counted = _nets.sizes(config(lab, family, BEST, 0), config(lab, family, BASELINE, 0))
         report.raw[f"parameters, {family}"] = sizes
         like = "of similar size" if 0.8 < sizes["cnn"] / sizes["bare"] < 1.25 else f"of {sizes['cnn'] / 1e6:.1f} M"
         ours, theirs = "the error of the CapsNet with 3 iterations and reconstruction", f"that of the CNN {like}"
         words = difference(ours, cells[family, BEST], theirs, cells[family, BASELINE])
         report.findings.append(f"{name}: {words}.")
-        report.differs.append(f"Sizes on {name}: {counted} (the paper: {PAPER_SIZES[family]}).")
+        if family in PAPER_SIZES:
+            report.differs.append(f"Sizes on {name}: {counted} (the paper: {PAPER_SIZES[family]}).")
     figure = bars(
         lab.figure("table1.png"),
         list(LABELS.values()),
-        {name: [cells.get((family, method)) for method in LABELS] for family, name in NAMES.items()},
+        {NAMES[family]: [cells.get((family, method)) for method in LABELS] for family in families},
         "Test error by method",
         f"{lab.budget} budget, {plural(len(lab.seeds), 'seed')}; whiskers: 95 % interval",
     )
