@@ -47,7 +47,7 @@ def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
     shift = 2 if spec.startswith("mnist") else 0
     if lab.budget == "day":
         strong = {"optimizer": "adamw", "lr": 3e-3, "ema": 0.999, "precision": "auto"}
-        return dataclasses.replace(base, **strong, epochs=12 if several else 10, augment=Augment(shift=shift))
+        return dataclasses.replace(base, **strong, epochs=10 if several else 6, augment=Augment(shift=shift))
     return dataclasses.replace(base, epochs=200, lr=1e-3, schedule="paper", augment=Augment(shift=shift))
 
 
