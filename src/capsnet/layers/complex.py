@@ -29,7 +29,7 @@ def magnitude(x: Tensor) -> Tensor:
 
 
 class _ComplexWeights(nn.Module):
-    """Weights A + i B with |w| drawn from Rayleigh(1 / sqrt(fan_in)) and angles at random, as the paper's section 3.6.
+    """Weights A + i B with |w| drawn from Rayleigh(1 / sqrt(fan_in)) and angles at random, as in the paper.
 
     That gives E|w|^2 = 2 / fan_in, He's criterion. The authors' code has Rayleigh(1 / fan_in) instead.
     """
