@@ -211,7 +211,7 @@ def routings(settings: Settings, machine: Machine) -> list[Measured]:
         own = cells["this"]
         assert isinstance(own, float)
         usual = own if usual is None else usual
-        aim = "2 x dynamic" if name in ("em", "kmeans") else ""
+        aim = "2 x dynamic" if name in ("em", "kmeans", "kuramoto") else ""
         what = f"routing {name}, {children} -> 10, batch {size}, both ways, ms"
         rows.append(Measured(what, aim, cells, more_is_better=False, relative_to=usual))
     return rows

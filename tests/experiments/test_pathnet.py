@@ -9,6 +9,7 @@ import torch
 
 from capsnet.experiments import _pathnet, pathnet
 from capsnet.experiments._pathnet import MODULES, Task
+from tests.reference.synchrony import mutated_path
 
 
 def task(name: str, seed: int) -> Task:
@@ -36,6 +37,15 @@ def test_mutation_moves_genes_by_two_at_most() -> None:
     moved = np.stack([_pathnet.mutate(path, rng) for _ in range(2000)])
     assert set(np.unique(moved)) == {7, 8, 9, 0, 1}, "modules are in a ring"
     assert (moved != 9).mean() == pytest.approx(1 / 9 * 4 / 5, rel=0.1)
+
+
+def test_mutation_equals_loop_over_genes() -> None:
+    path = np.random.default_rng(1).integers(0, MODULES, (3, 3))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        draws, moves = rng.random((3, 3)).tolist(), rng.integers(-2, 3, (3, 3)).tolist()
+        expected = mutated_path(path.tolist(), draws, moves, MODULES)
+        assert _pathnet.mutate(path, np.random.default_rng(seed)).tolist() == expected
 
 
 def test_evolution_stops_at_the_target_and_keeps_the_winner() -> None:

@@ -27,6 +27,7 @@ from capsnet.layers import (
     Lengths,
     ModReLU,
     Oscillation,
+    PathwayLayer,
     Poses,
     PrimaryCaps,
     Readout,
@@ -69,21 +70,24 @@ CASES: dict[str, Case] = CAPSULE_LAYERS | {
     "PrimaryCaps on a grid": Case(lambda **o: PrimaryCaps(2, 3, 4, 3, flatten=False, **o), (2, 7, 9), (3, 4, 3, 4)),
     "DenseDecoder": Case(lambda **o: DenseDecoder(J, 4, 2, 5, 7, (6, 8), **o), (J, 4), (2, 5, 7)),
     "ConvDecoder": Case(lambda **o: ConvDecoder(J, 4, 2, 9, 18, 6, 4, **o), (J, 4), (2, 9, 18)),
-    "ComplexConv2d": Case(lambda **o: ComplexConv2d(2, 3, 3, 2, 1, **o), (4, 5, 6), (6, 3, 3)),
-    "ComplexLinear": Case(lambda **o: ComplexLinear(2, 3, **o), (4,), (6,)),
-    "ComplexBatchNorm2d": Case(lambda **o: ComplexBatchNorm2d(2, **o), (4, 5, 6), (4, 5, 6)),
-    "ModReLU": Case(lambda **o: ModReLU(2, **o), (4, 5, 6), (4, 5, 6), (2, 3, 5, 6)),
-    "DecoupledConv2d": Case(lambda **o: DecoupledConv2d(2, 3, 3, 2, 1, **o), (2, 5, 6), (3, 3, 3)),
-    "RotatingConv2d": Case(lambda **o: RotatingConv2d(2, 3, 3, 2, 1, n=4, **o), (4, 2, 5, 6), (4, 3, 3, 3)),
+    "ComplexConv2d": Case(lambda **o: ComplexConv2d(2, 3, 3, 2, 1, **o), (4, 5, 6), (6, 3, 3), (2, 6, 5, 6)),
+    "ComplexLinear": Case(lambda **o: ComplexLinear(2, 3, **o), (4,), (6,), (2, 6)),
+    "ComplexBatchNorm2d": Case(lambda **o: ComplexBatchNorm2d(2, **o), (4, 5, 6), (4, 5, 6), (2, 6, 5, 6)),
+    "ModReLU": Case(lambda **o: ModReLU(2, **o), (4, 5, 6), (4, 5, 6), (2, 6, 5, 6)),
+    "DecoupledConv2d": Case(lambda **o: DecoupledConv2d(2, 3, 3, 2, 1, **o), (2, 5, 6), (3, 3, 3), (2, 3, 5, 6)),
+    "RotatingConv2d": Case(
+        lambda **o: RotatingConv2d(2, 3, 3, 2, 1, n=4, **o), (4, 2, 5, 6), (4, 3, 3, 3), (2, 4, 3, 5, 6)
+    ),
     "RotatingConvTranspose2d": Case(
-        lambda **o: RotatingConvTranspose2d(2, 3, 3, 2, 1, 1, n=4, **o), (4, 2, 3, 3), (4, 3, 6, 6)
+        lambda **o: RotatingConvTranspose2d(2, 3, 3, 2, 1, 1, n=4, **o), (4, 2, 3, 3), (4, 3, 6, 6), (2, 3, 2, 3, 3)
     ),
-    "RotatingLinear": Case(lambda **o: RotatingLinear(5, 3, n=4, **o), (4, 5), (4, 3)),
-    "KuramotoLayer": Case(lambda **o: KuramotoLayer(2, 3, **o), (2, 3, 4, 5), (2, 3, 4, 5)),
+    "RotatingLinear": Case(lambda **o: RotatingLinear(5, 3, n=4, **o), (4, 5), (4, 3), (2, 4, 6)),
+    "KuramotoLayer": Case(lambda **o: KuramotoLayer(2, 3, **o), (2, 3, 4, 5), (2, 3, 4, 5), (2, 3, 2, 4, 5)),
     "KuramotoLayer, attention": Case(
-        lambda **o: KuramotoLayer(2, 4, "attention", heads=2, **o), (2, 4, 4, 5), (2, 4, 4, 5)
+        lambda **o: KuramotoLayer(2, 4, "attention", heads=2, **o), (2, 4, 4, 5), (2, 4, 4, 5), (2, 8, 4, 5)
     ),
-    "Readout": Case(lambda **o: Readout(2, 3, 4, **o), (2, 4, 5, 6), (3, 5, 6)),
+    "Readout": Case(lambda **o: Readout(2, 3, 4, **o), (2, 4, 5, 6), (3, 5, 6), (2, 3, 4, 5, 6)),
+    "PathwayLayer": Case(lambda **o: PathwayLayer(5, 3, 4, **o), (5,), (3,), (2, 6)),
     "ResidualStem": Case(lambda **o: ResidualStem(2, 11, 12, 8, **o), (2, 11, 12), (8, 6, 6)),
 }
 

@@ -1,7 +1,5 @@
 """Derivatives and silence of decoupled and complex layers, and the attention of oscillators as a loop."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +7,7 @@ from torch import Tensor
 from capsnet.layers.complex import ComplexBatchNorm2d, ModReLU
 from capsnet.layers.decoupled import ANGLES, LENGTHS, DecoupledConv2d
 from capsnet.layers.oscillating import KuramotoLayer
+from tests.reference import synchrony as reference
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -65,24 +64,12 @@ def test_complex_layers_pass_gradcheck_together() -> None:
 
 def test_attention_coupling_equals_loop_over_positions() -> None:
     torch.manual_seed(0)
-    layer = KuramotoLayer(2, 2, coupling="attention", heads=2, dtype=torch.float64).eval()
+    layer = KuramotoLayer(2, 2, coupling="attention", heads=2, dtype=torch.float64).eval().requires_grad_(False)
     assert layer.attention is not None
-    C, n, H, W = 2, 2, 2, 3
-    x = layer.start(torch.zeros(1, C, n, H, W, dtype=torch.float64))
-    with torch.no_grad():
-        result = layer.couple(x)[0].reshape(C * n, H * W)
-        project, join = layer.attention.project, layer.attention.join
-        assert project.bias is not None
-        assert join.bias is not None
-        places = [x[0].reshape(C * n, H * W)[:, k] for k in range(H * W)]
-        mapped = [project.weight[:, :, 0, 0] @ place + project.bias for place in places]
-        query, key, value = ([m[part * 4 : part * 4 + 4] for m in mapped] for part in range(3))
-        for here in range(H * W):
-            heads = []
-            for h in range(2):
-                own = slice(2 * h, 2 * h + 2)
-                weight = [math.exp(float(query[here][own] @ key[k][own]) / math.sqrt(2)) for k in range(H * W)]
-                parts = [w / sum(weight) * value[k][own] for k, w in enumerate(weight)]
-                heads.append(torch.stack(parts).sum(0))
-            expected = join.weight[:, :, 0, 0] @ torch.cat(heads) + join.bias
-            torch.testing.assert_close(result[:, here], expected)
+    x = layer.start(torch.zeros(1, 2, 2, 2, 3, dtype=torch.float64))
+    project, join = layer.attention.project, layer.attention.join
+    assert project.bias is not None
+    assert join.bias is not None
+    weights = project.weight[:, :, 0, 0], project.bias, join.weight[:, :, 0, 0], join.bias
+    expected = reference.attention(x[0].reshape(4, 6), *weights, heads=2)
+    torch.testing.assert_close(layer.couple(x)[0].reshape(4, 6), expected, rtol=0, atol=1e-12)

@@ -17,15 +17,7 @@ def test_layer_keeps_contract(case: str, check: str) -> None:
 
 def test_suite_knows_every_layer() -> None:
     kinds = {type(suite.build(case)).__name__ for case in suite.CASES.values()}
-    assert kinds == set(layers.__all__) - {
-        "Capsules",
-        "Lengths",
-        "Poses",
-        "Oscillation",
-        "CReLU",
-        "PathwayLayer",
-        "ZReLU",
-    }
+    assert kinds == set(layers.__all__) - {"Capsules", "Lengths", "Poses", "Oscillation", "CReLU", "ZReLU"}
 
 
 @pytest.mark.parametrize("name", ["dynamic", "em"])

@@ -11,6 +11,7 @@ from capsnet.layers.complex import ComplexBatchNorm2d, ComplexConv2d, ComplexLin
 from capsnet.layers.decoupled import ANGLES, LENGTHS, DecoupledConv2d
 from capsnet.layers.oscillating import KuramotoLayer, Readout
 from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear, add_rotation
+from tests.reference import synchrony as reference
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -46,6 +47,15 @@ def test_complex_weights_have_the_variance_of_he() -> None:
     square = (layer.real.square() + layer.imaginary.square()).mean().item()
     assert square == pytest.approx(2 / (32 * 9), rel=0.03)
     assert abs(layer.real.mean().item()) < 1e-3
+
+
+def test_complex_batch_norm_equals_loop_over_points() -> None:
+    layer = ComplexBatchNorm2d(2, dtype=torch.float64)
+    nn.init.normal_(layer.gain)
+    nn.init.normal_(layer.shift)
+    x = torch.einsum("oc,bchw->bohw", normal(1, 4, 4), normal(0, 3, 4, 2, 4)) + 3
+    expected = reference.complex_batch_norm(x, layer.gain.detach(), layer.shift.detach(), layer.eps)
+    torch.testing.assert_close(layer(x).detach(), expected, rtol=0, atol=1e-10)
 
 
 def test_complex_batch_norm_whitens() -> None:
@@ -99,31 +109,10 @@ def test_decoupled_convolution_equals_loop_over_patches(h: str, g: str) -> None:
     layer = DecoupledConv2d(2, 3, 3, padding=0, h=h, g=g, dtype=torch.float64).eval()  # type: ignore[arg-type]
     nn.init.constant_(layer.mean_length, 2.5)
     nn.init.uniform_(layer.radius, 0.5, 1.5)
-    x = normal(0, 1, 2, 5, 4)
-    layer.requires_grad_(False)
-    result = layer(x)
-    for o in range(3):
-        w = layer.weight[o].flatten() / layer.weight[o].norm()
-        rho = float((layer.radius[o] ** 2 + 1e-4) * 2.5)
-        for y in range(3):
-            for at in range(2):
-                patch = x[0, :, y : y + 3, at : at + 3].flatten()
-                size = float(patch.norm())
-                cosine = float(w @ patch) / size
-                strength = {
-                    "sphere": 1.0,
-                    "ball": min(size, rho) / rho,
-                    "tanh": math.tanh(size / rho),
-                    "linear": size,
-                    "segmented": size if size < rho else rho + 0.5 * (size - rho),
-                    "logarithmic": math.log(1 + size),
-                }[h]
-                angle = {
-                    "cosine": cosine,
-                    "linear": 1 - 2 / math.pi * math.acos(cosine),
-                    "squared": math.copysign(cosine**2, cosine),
-                }[g]
-                assert float(result[0, o, y, at]) == pytest.approx(strength * angle, abs=1e-6)
+    x, layer = normal(0, 1, 2, 5, 4), layer.requires_grad_(False)
+    rho = ((layer.radius.square() + 1e-4) * 2.5).tolist()
+    expected = reference.decoupled_convolution(x[0], layer.weight, rho, h, g)
+    torch.testing.assert_close(layer(x)[0], expected, rtol=0, atol=1e-6)
 
 
 def test_bounded_lengths_bound_the_output() -> None:
@@ -137,17 +126,35 @@ def rotation(n: int) -> Tensor:
     return q * r.diagonal().sign()
 
 
-def test_rotating_layer_equals_its_equations() -> None:
-    torch.manual_seed(0)
-    layer = RotatingConv2d(2, 3, 3, padding=1, n=4, dtype=torch.float64).eval()
-    z = normal(0, 2, 4, 2, 6, 6)
-    psi = torch.stack([layer.layer(z[:, k]) for k in range(4)], dim=1)
-    chi = layer.layer(z.norm(dim=1))
-    strength = torch.relu(layer.norm(0.5 * psi.norm(dim=1) + 0.5 * chi))
-    direction = psi + layer.bias
-    expected = direction / direction.norm(dim=1, keepdim=True) * strength[:, None]
-    torch.testing.assert_close(layer(z), expected)
-    torch.testing.assert_close(layer(z).norm(dim=1), strength)
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (RotatingConv2d(2, 3, 3, 2, 1, n=4, dtype=torch.float64), (2, 4, 5)),
+        (RotatingConvTranspose2d(2, 3, 3, 2, 1, 1, n=2, dtype=torch.float64), (2, 2, 3)),
+        (RotatingLinear(5, 4, n=3, dtype=torch.float64), (5,)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_rotating_layer_equals_loop_over_units(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    layer = layer.eval().requires_grad_(False)
+    assert isinstance(layer.bias, Tensor)
+    assert isinstance(layer.layer, nn.Module)
+    assert isinstance(layer.norm, nn.Module)
+    norm = layer.norm
+    for name, tensor in norm.state_dict().items():
+        if tensor.is_floating_point():
+            nn.init.uniform_(tensor, -0.5 if name == "bias" else 0.5, 1.5)
+    size, n = math.prod(shape), len(layer.bias)
+    columns = layer.layer(torch.eye(size, dtype=torch.float64).reshape(size, *shape))  # (I, C', H', W')
+    result = columns.shape[1:]
+    z = normal(0, n, *shape)
+    expected = reference.rotating(
+        z.flatten(1),
+        columns.flatten(1).T,
+        layer.bias.expand(n, *result).flatten(1),
+        lambda lengths: norm(lengths.reshape(1, *result)).flatten(),
+    )
+    torch.testing.assert_close(layer(z[None])[0].flatten(1), expected, rtol=0, atol=1e-12)
 
 
 def test_rotating_layer_without_bias_commutes_with_rotations() -> None:
@@ -180,45 +187,40 @@ def test_oscillators_stay_on_the_sphere_and_repeat_in_evaluation(coupling: str) 
     assert not torch.equal(layer.train()(c).x, layer(c).x), "random starts in training"
 
 
-def test_energy_falls_with_symmetric_coupling() -> None:
+@pytest.mark.parametrize(("gamma", "stimulus"), [(0.2, 1.0), (1.0, 0.0)])
+def test_energy_never_rises_with_symmetric_coupling(gamma: float, stimulus: float) -> None:
+    """|J| is 0.9; with a stimulus, which pulls too, steps are smaller (see ``oscillators.energy``)."""
     torch.manual_seed(0)
-    layer = KuramotoLayer(3, 3, symmetric=True, steps=60, gamma=0.2, dtype=torch.float64).eval()
+    layer = KuramotoLayer(3, 3, symmetric=True, steps=60, gamma=gamma, dtype=torch.float64).eval()
     assert layer.conv is not None
     with torch.no_grad():
         eye = torch.eye(3 * 3 * 5 * 5, dtype=torch.float64).reshape(-1, 3, 3, 5, 5)
         matrix = layer.couple(eye).flatten(1)
         torch.testing.assert_close(matrix, matrix.T, msg="the coupling is symmetric")
         layer.conv.weight *= 0.9 / torch.linalg.matrix_norm(matrix, 2)
-    energy = layer(normal(0, 2, 3, 3, 5, 5), trace=True).energy
+    energy = layer(stimulus * normal(0, 2, 3, 3, 5, 5), trace=True).energy
     assert energy is not None
     assert (energy[1:] <= energy[:-1] + 1e-9).all()
     assert (energy[-1] < energy[0]).all()
 
 
 def test_layer_equals_loop_over_oscillators() -> None:
-    """One step, with the coupling as an explicit matrix."""
+    """Three steps, with the coupling as an explicit matrix."""
     torch.manual_seed(0)
-    layer = KuramotoLayer(2, 3, frequencies=True, steps=1, gamma=0.7, dtype=torch.float64).eval()
-    C, n, H, W = 2, 3, 4, 4
-    c, x = normal(0, 1, C, n, H, W), layer.start(normal(0, 1, C, n, H, W))
-    assert layer.conv is not None
-    assert layer.conv.bias is not None
+    layer = KuramotoLayer(2, 3, frequencies=True, steps=3, gamma=0.7, dtype=torch.float64).eval().requires_grad_(False)
+    shape = C, n, H, W = 2, 3, 3, 4
+    c, x = normal(0, 1, *shape), layer.start(torch.zeros(1, *shape, dtype=torch.float64))[0]
     assert layer.rates is not None
-    basis = torch.eye(C * n * H * W, dtype=torch.float64).reshape(-1, C, n, H, W)
-    with torch.no_grad():
-        offset = layer.couple(torch.zeros(1, C, n, H, W, dtype=torch.float64))[0]
-        matrix = (layer.couple(basis) - offset).flatten(1).T
-        stimulus = layer.norm(c.flatten(1, 2)).reshape(C, n, H, W)
-        y = (matrix @ x.flatten()).reshape(C, n, H, W) + offset + stimulus
-        result = layer(c).x[0]
-        for k in range(C):
-            a, b, d = layer.rates[k].tolist()
-            omega = torch.tensor([[0, -a, -b], [a, 0, -d], [b, d, 0]], dtype=torch.float64)
-            for h in range(H):
-                for w in range(W):
-                    here, pull = x[0, k, :, h, w], y[k, :, h, w]
-                    moved = here + 0.7 * (omega @ here + pull - (pull @ here) * here)
-                    torch.testing.assert_close(result[k, :, h, w], moved / moved.norm())
+    basis = torch.eye(C * n * H * W, dtype=torch.float64).reshape(-1, *shape)
+    offset = layer.couple(torch.zeros(1, *shape, dtype=torch.float64))[0]
+    matrix = (layer.couple(basis) - offset).flatten(1).T
+    stimulus = layer.norm(c.flatten(1, 2)).reshape(shape)
+
+    def couple(x: Tensor) -> Tensor:
+        return (matrix @ x.flatten()).reshape(shape) + offset
+
+    expected = reference.akorn_steps(x, stimulus, couple, layer.rates, 0.7, 3)
+    torch.testing.assert_close(layer(c).x[0], expected, rtol=0, atol=1e-12)
 
 
 def test_readout_does_not_depend_on_the_common_phase() -> None:
@@ -246,6 +248,7 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: RotatingLinear(2, 2, n=1), "at least 2 components"),
         (lambda: add_rotation(torch.rand(1, 1, 2, 2), 1), "at least 2 components"),
         (lambda: magnitude(torch.rand(2, 3)), "even number of channels"),
+        (lambda: KuramotoLayer(2, 3)(torch.rand(1, 2, 3, 4, 5), torch.rand(1, 2, 3, 4, 4)), r"got \(1, 2, 3, 4, 4\)"),
     ],
 )
 def test_bad_arguments_are_refused(build: object, message: str) -> None:

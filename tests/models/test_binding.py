@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import capsnet
-from capsnet.models import BindingModel
+from capsnet.layers import KuramotoLayer
+from capsnet.models import AKOrN, BindingModel
 from capsnet.models._binding import mask_loss
 from capsnet.training.objective import Objective
 
@@ -99,3 +100,25 @@ def test_mask_loss_by_hand() -> None:
 def test_even_kernels_are_refused() -> None:
     with pytest.raises(ValueError, match="kernel_size must be odd, got 4"):
         capsnet.create_model("rotating-small", kernel_size=4)
+
+
+def test_akorn_couples_alike_in_both_directions_on_request() -> None:
+    model = capsnet.create_model("akorn-small", channels=2, depth=2, kernel_size=3, symmetric=True).eval()
+    assert isinstance(model, AKOrN)
+    basis = torch.eye(8 * 3 * 4).reshape(-1, 2, 4, 3, 4)
+    for layer in model.layers:
+        assert isinstance(layer, KuramotoLayer)
+        matrix = layer.couple(basis).flatten(1)
+        torch.testing.assert_close(matrix, matrix.T)
+    with pytest.raises(ValueError, match='cannot be symmetric: set coupling="conv"'):
+        capsnet.create_model("akorn-small", coupling="attention", symmetric=True)
+
+
+def test_akorn_learns_natural_frequencies_on_request() -> None:
+    model = build("akorn-small", frequencies=True).train()
+    images, labels = torch.rand(4, 1, 28, 28), torch.arange(4)
+    model.loss(model(images), labels, images).total.backward()
+    rates = {name: p for name, p in model.named_parameters() if name.endswith("rates")}
+    assert list(rates) == ["layers.0.rates"]
+    assert all(p.grad is not None and (p.grad != 0).all() for p in rates.values())
+    assert not any(name.endswith("rates") for name, _ in build("akorn-small").named_parameters())

@@ -1,6 +1,9 @@
 """Every registered model against the one suite."""
 
+from typing import Any
+
 import pytest
+import torch
 
 import capsnet
 from capsnet.models import Model, model_options
@@ -30,6 +33,22 @@ def test_model_takes_other_sizes(name: str, C: int, size: tuple[int, int], J: in
     options = {"image_size": (1, size[1])} if texts else {"image_size": size, "in_channels": C}
     for check in (suite.outputs, suite.loss, suite.decoding, suite.features, suite.trace):
         check(name, num_classes=J, **options)
+
+
+@pytest.mark.parametrize("name", [name for name in capsnet.list_models() if "routing" in model_options(name)])
+def test_model_takes_a_step_with_kuramoto_routing(name: str) -> None:
+    """From its initial weights, with the routing that the command line would give it: --routing kuramoto."""
+    model = suite.build(name, routing="kuramoto").train()
+    routed: dict[str, Any] = model.routed_layers()
+    assert {layer.routing.name for layer in routed.values()} == {"kuramoto"}
+    images, labels = suite.inputs(model, 4), torch.arange(4) % model.num_classes
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model.loss(model(images, labels), labels, images, step=0).total.backward()
+    assert sum(float(p.grad.abs().sum()) for p in model.parameters() if p.grad is not None) > 0
+    optimizer.step()
+    model.eval()
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert model.loss(model(images, labels), labels, images).total.isfinite()
 
 
 def test_suite_checks_optional_parts() -> None:

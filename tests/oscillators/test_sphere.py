@@ -10,6 +10,8 @@ from torch import Tensor
 from capsnet import oscillators
 from capsnet.oscillators import energy, order_parameter, random_phases, rotate, simplex, step, tangent, unit
 
+NAN = torch.tensor([[math.nan, 1.0], [0.0, 1.0]])
+
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -157,6 +159,18 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
         (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.zeros(2)), "all weights are zero"),
         (lambda: oscillators.simulate(torch.zeros(3), torch.eye(2), time=1), "is 3 x 3, got"),
         (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=0), "time must be positive"),
+        (lambda: oscillators.phase_clusters(NAN, 2), "oscillators must be finite, got nan"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=NAN[0]), "weights must be finite, got nan"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.tensor([2.0, -1])), "at least 0, got -1"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.ones(3)), "a weight for each of 2"),
+        (lambda: oscillators.simulate(torch.zeros(3), math.nan, time=1), "coupling must be finite, got nan"),
+        (lambda: oscillators.simulate(torch.zeros(2), NAN, time=1), "coupling must be finite, got nan"),
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=1, lag=math.inf), "lag must be finite, got inf"),
+        (lambda: oscillators.simulate(NAN[0], 1.0, time=1), "frequencies must be finite"),
+        (lambda: oscillators.simulate(torch.tensor(1.0), 1.0, time=1), "at least one oscillator"),
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=1, start=torch.zeros(4)), "each of 3 oscillators"),
+        (lambda: oscillators.simulate(torch.zeros(2, 3), torch.ones(4), time=1), r"simulations: \(2, 3\), \(4,\) and"),
+        (lambda: oscillators.simulate(torch.zeros(3), torch.ones(2), time=1, start=torch.zeros(4, 3)), "simulations"),
         (lambda: oscillators.lorentz(0), "width must be positive"),
         (lambda: oscillators.locked_order(-1, oscillators.normal()), "coupling must be positive"),
     ],

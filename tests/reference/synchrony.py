@@ -1,6 +1,7 @@
-"""Synchronisation in plain loops over single oscillators: the Kuramoto model, and routing by it."""
+"""Synchronisation in plain loops over single oscillators, units, patches and modules."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ def unit(x: Tensor) -> Tensor:
 def kuramoto_couplings(
     votes: Tensor,
     w: Tensor,
+    index: Tensor,
     iterations: int,
     beta: float,
     gain: float,
@@ -32,30 +34,164 @@ def kuramoto_couplings(
     repel: float,
     normalise: bool = False,
 ) -> Tensor:
-    """The couplings of the last iteration of Kuramoto routing. votes (I, J, D), presences w (I,) -> (I, J)"""
-    I, J, _ = votes.shape
-    phi = list(simplex(J, dtype=torch.float64))
-    theta = [torch.zeros_like(phi[0]) for _ in range(I)]
-    coupling = torch.zeros(I, J, dtype=torch.float64)
+    """The couplings of the last iteration of Kuramoto routing, where position p sees the children index[p].
+
+    Dense routing has one position, which sees all. votes (P, K, J, D), presences w (I,), index (P, K) -> (P, K, J)
+    """
+    P, K, J, _ = votes.shape
+    phi = [list(simplex(J, dtype=torch.float64)) for _ in range(P)]
+    theta = [torch.zeros_like(phi[0][0]) for _ in w]
+    coupling = torch.zeros(P, K, J, dtype=torch.float64)
+    seen = [[(p, k) for p in range(P) for k in range(K) if index[p, k] == i] for i in range(len(w))]  # by each child
     for iteration in range(iterations):
-        for i in range(I):
-            powers = [math.exp(beta * float(theta[i] @ phi[j])) for j in range(J)]
-            coupling[i] = torch.tensor([power / sum(powers) for power in powers])
-        poses = [
-            squash(sum((coupling[i, j] * w[i] * votes[i, j] for i in range(I)), 0 * votes[0, 0])) for j in range(J)
-        ]
+        for i, edges in enumerate(seen):
+            powers = [[math.exp(beta * float(theta[i] @ phi[p][j])) for j in range(J)] for p, _ in edges]
+            total = sum(sum(row) for row in powers)
+            for (p, k), row in zip(edges, powers, strict=True):
+                coupling[p, k] = torch.tensor([power / total for power in row], dtype=torch.float64)
         if iteration == iterations - 1:
             break
-        heard = [[unit(votes[i, j]) if normalise else votes[i, j] for j in range(J)] for i in range(I)]
-        agreement = [[float(heard[i][j] @ poses[j]) for j in range(J)] for i in range(I)]
-        pull = [[gain * a / sum(abs(b) for b in row) for a in row] for row in agreement]
-        turned_theta, turned_phi = [], []
-        for i in range(I):
-            force = sum((pull[i][j] * phi[j] for j in range(J)), 0 * phi[0])
-            turned_theta.append(unit(theta[i] + gamma * (force - (force @ theta[i]) * theta[i])))
-        for j in range(J):
-            force = sum((float(w[i]) * pull[i][j] * theta[i] for i in range(I)), 0 * phi[0]) / float(w.sum())
-            force = force - repel * sum((phi[k] for k in range(J) if k != j), 0 * phi[0])
-            turned_phi.append(unit(phi[j] + gamma * (force - (force @ phi[j]) * phi[j])))
+        pull = torch.zeros_like(coupling)
+        for p in range(P):
+            for j in range(J):
+                pose = squash(
+                    sum((coupling[p, k, j] * w[index[p, k]] * votes[p, k, j] for k in range(K)), 0 * votes[0, 0, 0])
+                )
+                for k in range(K):
+                    pull[p, k, j] = (unit(votes[p, k, j]) if normalise else votes[p, k, j]) @ pose
+        for edges in seen:
+            total = sum(float(pull[p, k, j].abs()) for p, k in edges for j in range(J))
+            for p, k in edges:
+                pull[p, k] *= gain / total
+        turned_theta = []
+        for i, edges in enumerate(seen):
+            force = sum((pull[p, k, j] * phi[p][j] for p, k in edges for j in range(J)), 0 * theta[0])
+            turned_theta.append(sphere_step(theta[i], force, gamma))
+        turned_phi = []
+        for p in range(P):
+            present = sum(float(w[i]) for i in index[p])
+            row = []
+            for j in range(J):
+                force = sum((w[i] * pull[p, k, j] * theta[i] for k, i in enumerate(index[p])), 0 * theta[0]) / present
+                force = force - repel * sum((phi[p][m] for m in range(J) if m != j), 0 * theta[0])
+                row.append(sphere_step(phi[p][j], force, gamma))
+            turned_phi.append(row)
         theta, phi = turned_theta, turned_phi
     return coupling
+
+
+def sphere_step(x: Tensor, force: Tensor, gamma: float, omega: Tensor | None = None) -> Tensor:
+    """One oscillator, pulled along the sphere; omega (n, n) turns it."""
+    velocity = force - (force @ x) * x
+    return unit(x + gamma * (velocity if omega is None else velocity + omega @ x))
+
+
+def akorn_steps(
+    x: Tensor, stimulus: Tensor, couple: Callable[[Tensor], Tensor], rates: Tensor, gamma: float, steps: int
+) -> Tensor:
+    """T steps of oscillators (C, n, H, W) with the coupling J x = couple(x) and rates (C, n (n - 1) / 2)."""
+    C, n, H, W = x.shape
+    for _ in range(steps):
+        force, moved = couple(x) + stimulus, torch.empty_like(x)
+        for c in range(C):
+            omega, entries = torch.zeros(n, n, dtype=x.dtype), iter(rates[c])
+            for i in range(n):
+                for j in range(i + 1, n):
+                    rate = next(entries)
+                    omega[i, j], omega[j, i] = -rate, rate
+            for h in range(H):
+                for w in range(W):
+                    moved[c, :, h, w] = sphere_step(x[c, :, h, w], force[c, :, h, w], gamma, omega)
+        x = moved
+    return x
+
+
+def attention(x: Tensor, project: Tensor, offset: Tensor, join: Tensor, end: Tensor, heads: int) -> Tensor:
+    """Every place of x (C, N) hears all: x -> project x + offset = query, key, value; -> join (heads) + end."""
+    C, N = x.shape
+    width = C // heads
+    mapped = [project @ x[:, k] + offset for k in range(N)]
+    result = torch.empty_like(x)
+    for here in range(N):
+        heard = []
+        for head in range(heads):
+            query, key, value = (slice(part * C + head * width, part * C + (head + 1) * width) for part in range(3))
+            powers = [math.exp(float(mapped[here][query] @ there[key]) / math.sqrt(width)) for there in mapped]
+            parts = [power / sum(powers) * there[value] for power, there in zip(powers, mapped, strict=True)]
+            heard.append(sum(parts[1:], parts[0]))
+        result[:, here] = join @ torch.cat(heard) + end
+    return result
+
+
+def rotating(z: Tensor, matrix: Tensor, bias: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
+    """Rotating features z (n, I) of one example through the linear map matrix (O, I). bias (n, O) -> (n, O)"""
+    n, I = z.shape
+    O = len(matrix)
+    psi, lengths = torch.zeros(n, O, dtype=z.dtype), torch.zeros(O, dtype=z.dtype)
+    for o in range(O):
+        for k in range(n):
+            psi[k, o] = sum(float(matrix[o, i] * z[k, i]) for i in range(I))
+        chi = sum(float(matrix[o, i]) * math.hypot(*z[:, i].tolist()) for i in range(I))
+        lengths[o] = 0.5 * math.hypot(*psi[:, o].tolist()) + 0.5 * chi
+    strength = norm(lengths)
+    return torch.stack([max(0.0, float(strength[o])) * unit(psi[:, o] + bias[:, o]) for o in range(O)], dim=1)
+
+
+def complex_batch_norm(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
+    """Each complex channel of x (B, 2 C, H, W) whitened by the inverse square root of its covariance matrix.
+
+    gain (3, C) has the entries rr, ri, ii of a symmetric matrix, shift (2, C).
+    """
+    result, C = torch.empty_like(x), x.shape[1] // 2
+    for c in range(C):
+        points = list(torch.stack([x[:, c].flatten(), x[:, C + c].flatten()], dim=1))  # N x (2,)
+        mean = sum(points[1:], points[0]) / len(points)
+        covariance = eps * torch.eye(2, dtype=x.dtype)
+        for point in points:
+            covariance += torch.outer(point - mean, point - mean) / len(points)
+        values, vectors = torch.linalg.eigh(covariance)
+        whiten = vectors @ torch.diag(values.rsqrt()) @ vectors.T
+        rr, ri, ii = gain[:, c].tolist()
+        matrix = torch.tensor([[rr, ri], [ri, ii]], dtype=x.dtype) @ whiten
+        done = torch.stack([matrix @ (point - mean) + shift[:, c] for point in points])
+        for part in range(2):
+            result[:, part * C + c] = done[:, part].reshape(x[:, c].shape)
+    return result
+
+
+def decoupled_convolution(x: Tensor, weight: Tensor, rho: list[float], h: str, g: str) -> Tensor:
+    """h(|patch|) g(angle between patch and filter), patch by patch. x (C, H, W), weight (O, C, K, K) -> (O, H', W')"""
+    (O, _, K, _), (_, H, W) = weight.shape, x.shape
+    result = torch.empty(O, H - K + 1, W - K + 1, dtype=x.dtype)
+    for o in range(O):
+        for top in range(H - K + 1):
+            for left in range(W - K + 1):
+                patch = x[:, top : top + K, left : left + K].flatten()
+                size = math.sqrt(float(patch @ patch))
+                cosine = float(unit(weight[o].flatten()) @ patch) / size
+                strength = {
+                    "sphere": 1.0,
+                    "ball": min(size, rho[o]) / rho[o],
+                    "tanh": math.tanh(size / rho[o]),
+                    "linear": size,
+                    "segmented": size if size < rho[o] else rho[o] + 0.5 * (size - rho[o]),
+                    "logarithmic": math.log(1 + size),
+                }[h]
+                angle = {
+                    "cosine": cosine,
+                    "linear": 1 - 2 / math.pi * math.acos(cosine),
+                    "squared": math.copysign(cosine**2, cosine),
+                }[g]
+                result[o, top, left] = strength * angle
+    return result
+
+
+def mutated_path(
+    path: list[list[int]], draws: list[list[float]], moves: list[list[int]], modules: int
+) -> list[list[int]]:
+    """PathNet's mutation: a gene moves, in a ring of modules, if its draw from [0, 1) is below 1 / (L N)."""
+    genes = sum(len(layer) for layer in path)
+    return [
+        [(gene + moves[i][j]) % modules if draws[i][j] < 1 / genes else gene for j, gene in enumerate(layer)]
+        for i, layer in enumerate(path)
+    ]

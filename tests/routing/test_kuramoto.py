@@ -24,7 +24,22 @@ def test_couplings_equal_reference_loop(iterations: int, normalise: bool) -> Non
     options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4, "normalise": normalise}
     trace = routing.get("kuramoto", iterations=iterations, **options)(votes[None], w[None], trace=True).trace
     assert trace is not None
-    torch.testing.assert_close(trace.couplings[-1, 0], kuramoto_couplings(votes, w, iterations, **options))
+    expected = kuramoto_couplings(votes[None], w, torch.arange(I)[None], iterations, **options)
+    torch.testing.assert_close(trace.couplings[-1], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_convolutional_couplings_equal_reference_loop(iterations: int, normalise: bool) -> None:
+    """Overlapping fields: children that one, two and three positions see."""
+    index = torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 5], [4, 5, 0]])
+    votes, w = normal(0, *index.shape, J, D), normal(1, I).sigmoid()
+    options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4, "normalise": normalise}
+    route = routing.get("kuramoto", iterations=iterations, **options)
+    trace = route(votes[None], w[None], edges=Edges(index, I), trace=True).trace
+    assert trace is not None
+    expected = kuramoto_couplings(votes, w, index, iterations, **options)
+    torch.testing.assert_close(trace.couplings[-1, 0], expected, rtol=0, atol=1e-12)
 
 
 def test_phases_of_the_trace_are_unit_vectors() -> None:

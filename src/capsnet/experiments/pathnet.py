@@ -180,7 +180,7 @@ def differences(binary: Goal, whole: Goal, fashion: bool) -> list[str]:
     words = [
         f"Binary pairs: until {100 * binary.first:g} % of the images practised on are right, or for {binary.most} "
         "generations. The paper goes on to 99.8 %.",
-        f"Plain gradient descent with learning rate {LR}; the paper's is not given.",
+        f"Plain gradient descent with learning rate {LR}; the paper's is 0.0001, as other implementations note.",
         "Noise is drawn once for each image.",
         "A generation of fine-tuning has as many steps as one of evolution, where two paths share them.",
     ]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from capsnet import oscillators
 from capsnet.functional import full_precision
+from capsnet.layers._shapes import check_shape
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -28,7 +29,10 @@ def magnitude(x: Tensor) -> Tensor:
 
 
 class _ComplexWeights(nn.Module):
-    """Weights A + i B with |w| drawn from Rayleigh(1 / sqrt(fan_in)) and angles at random, as the authors do."""
+    """Weights A + i B with |w| drawn from Rayleigh(1 / sqrt(fan_in)) and angles at random, as in the paper.
+
+    That gives E|w|^2 = 2 / fan_in, He's criterion. The authors' code has Rayleigh(1 / fan_in) instead.
+    """
 
     def __init__(self, shape: tuple[int, ...], fan_in: int, bias: bool, **options: Any) -> None:
         super().__init__()
@@ -37,7 +41,7 @@ class _ComplexWeights(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2 * shape[0], **options)) if bias else None
         with torch.no_grad():
             uniform = torch.rand(shape)
-            length = (-2 * torch.log1p(-uniform)).sqrt() / math.sqrt(fan_in)  # E|w|^2 = 2 / fan_in, He's for ReLU
+            length = (-2 * torch.log1p(-uniform)).sqrt() / math.sqrt(fan_in)
             angle = 2 * math.pi * torch.rand(shape)
             self.real.copy_(length * angle.cos())
             self.imaginary.copy_(length * angle.sin())
@@ -71,6 +75,7 @@ class ComplexConv2d(_ComplexWeights):
         self.stride, self.padding = stride, padding
 
     def forward(self, x: Tensor) -> Tensor:
+        check_shape(x, "B", 2 * self.real.shape[1], "H", "W")
         return nn.functional.conv2d(x, self.block(), self.bias, self.stride, self.padding)
 
     def extra_repr(self) -> str:
@@ -93,6 +98,7 @@ class ComplexLinear(_ComplexWeights):
         super().__init__((outputs, inputs), inputs, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_shape(x, "B", 2 * self.real.shape[1])
         return nn.functional.linear(x, self.block(), self.bias)
 
     def extra_repr(self) -> str:
@@ -130,6 +136,7 @@ class ComplexBatchNorm2d(nn.Module):
         self.covariance[::2].fill_(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_shape(x, "B", 2 * self.shift.shape[1], "H", "W")
         pair = torch.stack(split(full_precision(x)))  # (2, B, C, H, W)
         if self.training:
             mean = pair.mean(dim=(1, 3, 4))  # (2, C)
@@ -175,6 +182,7 @@ class ModReLU(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
+        check_shape(x, "B", 2 * len(self.bias), "...")
         length = magnitude(x)
         bias = self.bias.reshape(-1, *[1] * (x.ndim - 2))
         factor = torch.relu(length + bias) / torch.where(length > 0, length, 1)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from capsnet._names import check_name
 from capsnet.functional import full_precision, without_autocast
+from capsnet.layers._shapes import check_shape
 
 Length = Literal["sphere", "ball", "tanh", "linear", "segmented", "logarithmic"]
 Angle = Literal["cosine", "linear", "squared"]
@@ -77,6 +78,7 @@ class DecoupledConv2d(nn.Module):
         nn.init.kaiming_normal_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_shape(x, "B", self.weight.shape[1], "H", "W")
         filters = self.weight / (self.weight.square().sum(dim=(1, 2, 3), keepdim=True) + 1e-12).sqrt()
         fit = full_precision(nn.functional.conv2d(x, filters, None, self.stride, self.padding))  # |x| cos(theta)
         ones = torch.ones_like(self.weight[:1])

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import full_precision
+from capsnet.layers._shapes import check_shape
 from capsnet.oscillators import magnitude, random_phases, rotate, tangent, unit
 
 
@@ -115,6 +116,9 @@ class KuramotoLayer(nn.Module):
 
     def forward(self, stimulus: Tensor, x: Tensor | None = None, trace: bool = False) -> Oscillation:
         """``stimulus`` (B, C, n, H, W); ``x`` are the phases to start from, by default ``start``."""
+        check_shape(stimulus, "B", self.channels, self.n, "H", "W")
+        if x is not None:
+            check_shape(x, *stimulus.shape)
         c = full_precision(self.norm(stimulus.flatten(1, 2))).unflatten(1, (self.channels, self.n))
         x = self.start(c) if x is None else unit(x, dim=2)
         steps, energies = [], []
@@ -163,6 +167,7 @@ class Readout(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
+        check_shape(x, "B", self.conv.in_channels // self.n, self.n, "H", "W")
         z = full_precision(self.conv(x.flatten(1, 2))).unflatten(1, (-1, self.n))
         return magnitude(z, dim=2) + self.bias[:, None, None]
 

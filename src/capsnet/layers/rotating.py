@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import full_precision
+from capsnet.layers._shapes import check_shape
 from capsnet.oscillators import magnitude, unit
 
 
@@ -29,17 +30,18 @@ def add_rotation(images: Tensor, n: int) -> Tensor:
 
 
 class _Rotating(nn.Module):
-    """``layer`` applied to rotating features, ``norm`` to their lengths."""
+    """``layer`` with ``inputs`` channels applied to rotating features, ``norm`` to their lengths."""
 
-    def __init__(self, layer: nn.Module, norm: nn.Module, bias: Tensor, fan_in: int) -> None:
+    def __init__(self, layer: nn.Module, norm: nn.Module, bias: Tensor, inputs: int, fan_in: int) -> None:
         super().__init__()
         if len(bias) < 2:
             raise ValueError(f"rotating features have at least 2 components, got n = {len(bias)}")
-        self.layer, self.norm = layer, norm
+        self.layer, self.norm, self.inputs = layer, norm, inputs
         self.bias = nn.Parameter(bias)
         nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
     def forward(self, z: Tensor) -> Tensor:
+        check_shape(z, "B", len(self.bias), self.inputs, *"HW"[: self.bias.ndim - 2])
         B, n = z.shape[:2]
         # |z| as one more "component", so that one call of the layer computes psi and chi
         both = torch.cat([z, magnitude(z, dim=1).unsqueeze(1)], dim=1)
@@ -70,7 +72,7 @@ class RotatingConv2d(_Rotating):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = nn.Conv2d(inputs, outputs, kernel_size, stride, padding, bias=False, **options)
         bias = torch.empty(n, outputs, 1, 1, **options)
-        super().__init__(conv, nn.BatchNorm2d(outputs, **options), bias, inputs * kernel_size**2)
+        super().__init__(conv, nn.BatchNorm2d(outputs, **options), bias, inputs, inputs * kernel_size**2)
 
 
 class RotatingConvTranspose2d(_Rotating):
@@ -92,7 +94,7 @@ class RotatingConvTranspose2d(_Rotating):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = nn.ConvTranspose2d(inputs, outputs, kernel_size, stride, padding, output_padding, bias=False, **options)
         bias = torch.empty(n, outputs, 1, 1, **options)
-        super().__init__(conv, nn.BatchNorm2d(outputs, **options), bias, outputs * kernel_size**2)
+        super().__init__(conv, nn.BatchNorm2d(outputs, **options), bias, inputs, outputs * kernel_size**2)
 
 
 class RotatingLinear(_Rotating):
@@ -109,4 +111,4 @@ class RotatingLinear(_Rotating):
     ) -> None:
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         linear = nn.Linear(inputs, outputs, bias=False, **options)
-        super().__init__(linear, nn.LayerNorm(outputs, **options), torch.empty(n, outputs, **options), inputs)
+        super().__init__(linear, nn.LayerNorm(outputs, **options), torch.empty(n, outputs, **options), inputs, inputs)

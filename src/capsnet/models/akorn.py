@@ -1,6 +1,6 @@
 """A network of oscillators: Miyato et al., *Artificial Kuramoto Oscillatory Neurons*, ICLR 2025."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,8 @@ class AKOrN(BindingModel):
         depth: number of layers.
         steps: T of each layer; gamma: the size of a step.
         coupling: ``conv`` or ``attention``.
+        symmetric: couple each pair alike in both directions, so that small steps never raise the energy; ``conv`` only.
+        frequencies: learn natural frequencies: oscillators also rotate by themselves.
         stride: of the stem's convolution, 1 keeps a position per pixel.
         redraw: whether the last readout is also drawn, by one convolution.
         hidden: share of the pixels that are set to 0 in training, as in a denoising autoencoder.
@@ -44,6 +46,8 @@ class AKOrN(BindingModel):
         steps: Few = 4,
         gamma: Positive = 1.0,
         coupling: Literal["conv", "attention"] = "conv",
+        symmetric: bool = False,
+        frequencies: bool = False,
         kernel_size: Count = 5,
         stride: Count = 2,
         redraw: bool = False,
@@ -71,8 +75,9 @@ class AKOrN(BindingModel):
             nn.ReLU(),
             nn.Conv2d(size, size, 3, padding=1),
         )
+        options: dict[str, Any] = {"symmetric": symmetric, "frequencies": frequencies, "steps": steps, "gamma": gamma}
         self.layers = nn.ModuleList(
-            KuramotoLayer(channels, n, coupling, kernel_size, steps=steps, gamma=gamma, seed=k) for k in range(depth)
+            KuramotoLayer(channels, n, coupling, kernel_size, **options, seed=k) for k in range(depth)
         )
         self.readouts = nn.ModuleList(Readout(channels, size, n) for _ in range(depth))
         self.head = nn.Sequential(

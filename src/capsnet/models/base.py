@@ -76,6 +76,8 @@ class Model(nn.Module):
     - ``margins``: those of its loss.
     - ``draws``: whether ``decode`` works.
     - ``routed_layers()``: its layers that route, by name; ``class_routing``: the routing of the class capsules.
+    - ``transferred``: its integer tensors that belong to the weights. Others count steps of a training, and a training
+      that starts from these weights begins to count anew.
     """
 
     takes_texts = False  # word numbers (B, L) instead of images
@@ -83,6 +85,7 @@ class Model(nn.Module):
     grid: tuple[int, int, int] | None = None
     receptive_field: ReceptiveField | None = None
     margins: Margins | None = None
+    transferred: tuple[str, ...] = ()
 
     def __init__(self, image_size: tuple[Count, Count], in_channels: Count, num_classes: Count) -> None:
         super().__init__()

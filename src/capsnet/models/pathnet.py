@@ -16,7 +16,8 @@ class PathNet(ScoringModel):
     The defaults are those of the paper's experiment with MNIST: 3 layers of 10 modules of 20 units, 3 active. Which
     path to use is found by evolution, see ``capsnet reproduce pathnet``; trained like any other network it keeps the
     path ``path``. ``freeze`` fixes the modules of a path for ever and initialises all others anew: the answers along
-    that path, with that task's head, stay equal to the bit whatever is trained later.
+    that path, with that task's head, stay equal to the bit whatever is trained later, with any optimiser, in copies of
+    the network and in those that start from its file.
 
     Args:
         image_size, in_channels, num_classes: any.
@@ -24,6 +25,8 @@ class PathNet(ScoringModel):
         active: N modules per layer, at most M.
         multi_label: independent classes (sigmoid) instead of exclusive ones (softmax).
     """
+
+    transferred = ("path", "frozen")
 
     def __init__(
         self,
@@ -49,27 +52,28 @@ class PathNet(ScoringModel):
         self.frozen: Tensor
         self.register_buffer("path", torch.arange(active).repeat(layers, 1))  # (L, N)
         self.register_buffer("frozen", torch.zeros(layers, modules, dtype=torch.bool))
-        for number, layer in enumerate(self.layers):
-            for weights in layer.parameters():
-                weights.register_hook(lambda gradient, number=number: self._stop(gradient, number))
-
-    def _stop(self, gradient: Tensor, layer: int) -> Tensor:
-        """No gradient for frozen modules."""
-        return gradient.masked_fill(self.frozen[layer].reshape(-1, *[1] * (gradient.ndim - 1)), 0)
+        self.register_load_state_dict_post_hook(_fix_frozen)
 
     def choose(self, path: Sequence[Sequence[int]]) -> None:
         """Set the path: module numbers of each layer. A number that occurs twice is active once."""
         chosen = torch.as_tensor([list(genes) for genes in path])
-        if chosen.shape != self.path.shape or int(chosen.min()) < 0 or int(chosen.max()) >= self.modules_per_layer:
-            L, N = self.path.shape
-            raise ValueError(f"a path has {L} x {N} module numbers from 0 to {self.modules_per_layer - 1}, got {path}")
+        self.check_path(chosen)
         self.path.copy_(chosen)
+
+    def check_path(self, path: Tensor) -> None:
+        """Refuse what is no path of this network, in one sentence."""
+        L, N = self.path.shape
+        if path.shape != (L, N) or int(path.min()) < 0 or int(path.max()) >= self.modules_per_layer:
+            raise ValueError(
+                f"a path has {L} x {N} module numbers from 0 to {self.modules_per_layer - 1}, got {path.tolist()}"
+            )
 
     def freeze(self) -> None:
         """Fix the modules of the current path, and initialise all other modules and the head anew."""
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, PathwayLayer)
             self.frozen[number, self.path[number]] = True
+            layer.fix(self.frozen[number])
             layer.reset([k for k in range(self.modules_per_layer) if not self.frozen[number, k]])
         for head in self.head:
             head.reset_parameters()  # type: ignore[operator]
@@ -81,3 +85,11 @@ class PathNet(ScoringModel):
         for layer, genes in zip(self.layers, self.path, strict=True):
             features = layer(features, genes.unique())
         return features
+
+
+def _fix_frozen(model: PathNet, _: object) -> None:
+    """After loading, with the loaded tensors. Not a method: the hook of a copy would belong to the original."""
+    model.check_path(model.path)
+    for layer, frozen in zip(model.layers, model.frozen, strict=True):
+        assert isinstance(layer, PathwayLayer)
+        layer.fix(frozen)

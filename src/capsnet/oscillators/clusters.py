@@ -34,9 +34,7 @@ def phase_clusters(
     if starts < 1 or iterations < 1:
         raise ValueError(f"starts and iterations must be at least 1, got {starts} and {iterations}")
     x = unit(x.detach().to(torch.float64))
-    counts = torch.ones(len(x), dtype=torch.float64) if weights is None else weights.to(torch.float64)
-    if counts.sum() <= 0:
-        raise ValueError("all weights are zero: there is nothing to group")
+    counts = _check_weights(x, weights)
     generator = torch.Generator().manual_seed(seed)
     best: Clusters | None = None
     for _ in range(starts):
@@ -69,3 +67,18 @@ def _spread_out(x: Tensor, counts: Tensor, clusters: int, generator: torch.Gener
         nearest = (x @ torch.stack(chosen).T).amax(dim=1)
         chance = counts * (1 - nearest).clamp_min(0)
     return torch.stack(chosen)
+
+
+def _check_weights(x: Tensor, weights: Tensor | None) -> Tensor:
+    """The weights, by default 1, if they and the oscillators can be used."""
+    counts = torch.ones(len(x), dtype=torch.float64) if weights is None else weights.to(torch.float64)
+    if counts.shape != (len(x),):
+        raise ValueError(f"expected a weight for each of {len(x)} oscillators, got the shape {tuple(counts.shape)}")
+    for what, values in (("oscillators", x), ("weights", counts)):
+        if not values.isfinite().all():
+            raise ValueError(f"{what} must be finite, got {float(values[~values.isfinite()][0])}")
+    if counts.min() < 0:
+        raise ValueError(f"weights must be at least 0, got {float(counts.min()):g}")
+    if counts.sum() <= 0:
+        raise ValueError("all weights are zero: there is nothing to group")
+    return counts

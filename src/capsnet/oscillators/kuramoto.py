@@ -113,24 +113,16 @@ def simulate(
     _check_positive("dt", dt)
     if every < 1:
         raise ValueError(f"every must be at least 1, got {every}")
-    omega = frequencies.to(torch.float64)
-    strength = torch.as_tensor(coupling, dtype=torch.float64)
-    N = omega.shape[-1]
-    matrix = strength if strength.ndim >= 2 else None
-    if matrix is not None and matrix.shape != (N, N):
-        raise ValueError(f"a coupling matrix of {N} oscillators is {N} x {N}, got {tuple(matrix.shape)}")
-    if matrix is None:
-        strength = strength.unsqueeze(-1)
-        omega = omega.expand(torch.broadcast_shapes(omega.shape, (*strength.shape[:-1], N)))
     if start is None:
         generator = torch.Generator().manual_seed(seed)
-        start = 2 * math.pi * torch.rand(N, generator=generator, dtype=torch.float64)
-    theta = start.to(torch.float64).expand(torch.broadcast_shapes(omega.shape, start.shape)).clone()
+        start = 2 * math.pi * torch.rand(frequencies.shape[-1:], generator=generator, dtype=torch.float64)
+    omega, strength, theta = _arguments(frequencies, coupling, lag, start)
+    matrix = strength if strength.ndim >= 2 else None
 
     def velocity(phase: Tensor) -> Tensor:
         cosine, sine = torch.cos(phase), torch.sin(phase)
         if matrix is None:
-            field_cos, field_sin = (strength * part.mean(dim=-1, keepdim=True) for part in (cosine, sine))
+            field_cos, field_sin = (strength[..., None] * part.mean(dim=-1, keepdim=True) for part in (cosine, sine))
         else:
             field_cos, field_sin = cosine @ matrix.T, sine @ matrix.T
         if lag:  # sin(a - b - lag) with the sums turned by -lag
@@ -154,6 +146,31 @@ def simulate(
     phases = torch.stack([phase for _, phase in kept])
     order = torch.hypot(phases.cos().mean(dim=-1), phases.sin().mean(dim=-1))
     return Trajectory(times, phases, order)
+
+
+def _arguments(
+    frequencies: Tensor, coupling: float | Tensor, lag: float, start: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Frequencies, coupling and the first phases of ``simulate`` in float64, if they fit each other."""
+    omega, theta = frequencies.to(torch.float64), start.to(torch.float64)
+    strength = torch.as_tensor(coupling, dtype=torch.float64)
+    for what, values in (("frequencies", omega), ("coupling", strength), ("start", theta), ("lag", torch.tensor(lag))):
+        if not values.isfinite().all():
+            raise ValueError(f"{what} must be finite, got {float(values[~values.isfinite()][0])}")
+    if omega.ndim < 1 or omega.shape[-1] < 1:
+        raise ValueError(f"expected frequencies (..., N) of at least one oscillator, got {tuple(omega.shape)}")
+    N = omega.shape[-1]
+    if strength.ndim >= 2 and strength.shape != (N, N):
+        raise ValueError(f"a coupling matrix of {N} oscillators is {N} x {N}, got {tuple(strength.shape)}")
+    if theta.shape[-1:] != (N,):
+        raise ValueError(f"start must have a phase for each of {N} oscillators, got the shape {tuple(theta.shape)}")
+    several = (*strength.shape, N) if strength.ndim < 2 else (N,)
+    try:
+        shape = torch.broadcast_shapes(omega.shape, several, theta.shape)
+    except RuntimeError:
+        shapes = f"{tuple(omega.shape)}, {tuple(strength.shape)} and {tuple(theta.shape)}"
+        raise ValueError(f"frequencies, coupling and start are not of as many simulations: {shapes}") from None
+    return omega, strength, theta.expand(shape).clone()
 
 
 def _check_positive(what: str, value: float) -> None:

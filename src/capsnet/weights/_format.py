@@ -186,6 +186,8 @@ def load_file(path: str | Path) -> Model:
     except RuntimeError as error:  # unknown tensors; some models drop those of older versions
         why = " ".join(str(error).partition("\n")[2].split())
         raise ValueError(f"{path} does not fit the model {config['name']!r} that it names: {why[:200]}") from None
+    except ValueError as error:  # values that the model refuses
+        raise ValueError(f"{path} does not fit the model {config['name']!r} that it names: {error}") from None
     model.class_names = tuple(about["class_names"])
     model.preprocessing = about["preprocessing"]
     model.card = about["card"]

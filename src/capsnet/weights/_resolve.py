@@ -4,8 +4,6 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import nn
-
 from capsnet.data import Preprocess
 from capsnet.models import Ensemble, Model
 from capsnet.weights import _hub
@@ -66,17 +64,17 @@ def ensemble(models: Sequence[Model | str | Path]) -> Model:
     return Ensemble(members).eval()
 
 
-def transfer(model: nn.Module, name_or_path: str | Path) -> list[str]:
+def transfer(model: Model, name_or_path: str | Path) -> list[str]:
     """Start ``model`` from trained weights: copy every tensor that fits, return the names of those that do not.
 
     For fine-tuning: with another number of classes, the class capsules and the decoder keep their initial weights. If
-    the first layer does not fit, it is another network: an error. Integer tensors are counters of the other training:
-    they are not copied, and not among the names.
+    the first layer does not fit, it is another network: an error. Integer tensors are counters of the other training,
+    unless the model declares them (``transferred``): they are not copied, and not among the names.
     """
     path = resolve(name_or_path)
     tensors, targets = (
         read_tensors(path, read_metadata(path)),
-        {n: t for n, t in model.state_dict().items() if t.is_floating_point()},
+        {n: t for n, t in model.state_dict().items() if t.is_floating_point() or n in model.transferred},
     )
     fitting = {name: t for name, t in tensors.items() if name in targets and targets[name].shape == t.shape}
     first = next(name for name, _ in model.named_parameters())
