@@ -82,7 +82,7 @@ def test_folds_do_not_split_a_group(tmp_path: Path) -> None:
 
 
 def test_budget_day_is_the_recipe_as_it_is(tmp_path: Path) -> None:
-    """Its full width and epochs, for the capsule network and its twin only; `quick` is less, `paper` has more networks."""
+    """Full width and all epochs, for the capsule network and its twin; `quick` is less, `paper` has more networks."""
     own = str(write_images(tmp_path / "pneumonia"))
     plans = {}
     for budget in get("small-data").budgets:

@@ -60,7 +60,7 @@ def networks(lab: Lab) -> dict[str, str]:
 
 
 def config(lab: Lab, task: Task, net: str, seed: int, fold: int = 0) -> TrainConfig:
-    """The recipe `images` with this network, quick at half width for 20 epochs, else as it is. Each seed has its folds."""
+    """The recipe `images` with this network; quick at half width, for 20 epochs. Each seed draws its own folds."""
     spec = data.with_options(task.spec, folds=task.folds, fold=fold, seed=seed) if task.folds else task.spec
     options: dict[str, Any] = {}
     if net == "residual-cnn":

@@ -6,9 +6,10 @@ right, does it know how sure it is, and how long does it take?
 
 Each set is learned with the recipe `images`, by the recipe's capsule network and by a plain network with the same stem,
 the same number of parameters and the same training. The budget `quick` has half the width and a third of the epochs,
-`day` the recipe as it stands; `paper` adds the residual capsule network and its twin. A linear model on the pixels shows what can be had without any of it. A set with a test split of its own
-is tested on it; any other is cut into five folds, anew for each seed, and pictures of one group (a patient, a
-micrograph) stay in one fold. Every picture is then tested by networks that have seen neither it nor its group.
+`day` the recipe as it stands; `paper` adds the residual capsule network and its twin. A linear model on the pixels
+shows what can be had without any of it. A set with a test split of its own is tested on it; any other is cut into five
+folds, anew for each seed, and pictures of one group (a patient, a micrograph) stay in one fold. Every picture is then
+tested by networks that have seen neither it nor its group.
 
 `--data` takes folders of your own: a sub-folder per class, or a CSV file of paths and labels, with a column `group`
 where pictures belong together. `faces` are the 100 faces and 100 other pictures that come with scikit-image.
@@ -191,11 +192,11 @@ def differences(lab: Lab) -> list[str]:
     smoke = ["A smoke run: tiny networks, one epoch, two folds. The numbers have no meaning."]
     return [
         *lab.pick(smoke, [], []),
-        "No publication trains on as few pictures: the claim is made in words.",
+        "We know of no publication on these few training pictures: the claim is made in words.",
         *(PUBLISHED[task.name] for task in _few_images.tasks(lab) if task.name in PUBLISHED),
         f"The recipe `images`{lab.pick('', ' at half width', '')}: {first.epochs} epochs, batches of {first.batch_size}, "
-        f"products in {first.precision}, the same for all networks. Sizes are those of the networks without decoders, "
-        "which serve training only.",
+        f"{first.precision}, the same for all networks. Sizes are those of the networks without decoders, which serve "
+        "training only.",
         "Intervals are from a bootstrap over groups of pictures and over seeds; both networks of a pair get the same "
         "draws. Networks of different folds share most of their training pictures, which the interval does not know.",
         "The AUC is the mean over folds and classes (one against the rest). The calibration error has ten bins; "
