@@ -85,15 +85,15 @@ def test_wheel_predicts_a_digit_in_a_clean_environment(wheel: Path, tmp_path: Pa
 
 
 def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder, as after `pip install`: it must not need files of the repository."""
     text = (REPOSITORY / "README.md").read_text()
     blocks = [block.split("```")[0] for block in text.split("```python\n")[1:]]
     assert len(blocks) >= 2
-    (tmp_path / "docs").symlink_to(REPOSITORY / "docs")
     monkeypatch.chdir(tmp_path)
     space: dict = {}
     for block in blocks:
         exec(block, space)
-    assert space["answer"].label in "0123456789"
+    assert space["answer"].label == "7"  # the first test digit of MNIST is a seven
     assert space["routed"].trace.couplings.shape == (3, 1, 6, 3)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capsnet import data, metrics
+from capsnet import data, metrics, recipes
 from capsnet.experiments import Report, _few_images, _linear, _paired, get, reproduce, small_data
 from capsnet.experiments._paired import Answers
 from capsnet.experiments.lab import Lab
@@ -79,6 +79,22 @@ def test_folds_do_not_split_a_group(tmp_path: Path) -> None:
         assert all(groups)
         assert not groups[0] & groups[1]
         assert not (groups[0] | groups[1]) & groups[2]
+
+
+def test_budget_day_is_the_recipe_as_it_is(tmp_path: Path) -> None:
+    """Full width and all epochs, for the capsule network and its twin; `quick` is less, `paper` has more networks."""
+    own = str(write_images(tmp_path / "pneumonia"))
+    plans = {}
+    for budget in get("small-data").budgets:
+        lab = Lab("small-data", budget, 1, tmp_path, options={"data": [own]})
+        plans[budget] = small_data.plan(lab)
+        assert any("ResNet-18 is published" in line for line in small_data.differences(lab))
+    recipe = recipes.get("images")
+    assert [one.model for one in plans["day"]] == 5 * ["capsnet-image"] + 5 * ["cnn-image"]
+    for one in plans["day"]:
+        assert (one.epochs, one.batch_size, one.model_options) == (recipe.epochs, recipe.batch_size, {})
+    assert {one.epochs for one in plans["quick"]} == {20}
+    assert {one.model for one in plans["paper"]} == {net for pair in _few_images.PAIRS.items() for net in pair}
 
 
 def test_wrong_sets_are_refused_in_one_sentence(tmp_path: Path) -> None:

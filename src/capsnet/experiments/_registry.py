@@ -13,7 +13,7 @@ from capsnet.training import TrainConfig
 TRAINED: tuple[Budget, ...] = ("smoke", "quick", "paper")
 """The budgets of an experiment that trains its own networks."""
 STRONG: tuple[Budget, ...] = ("smoke", "quick", "day", "paper")
-"""Those of one that compares the networks of ``_nets``."""
+"""Those of one that also compares networks that are trained to the end, in hours."""
 ALL: tuple[Budget, ...] = ("smoke", "quick", "shipped", "day", "paper")
 """Those of one that can also be run with the bundled networks."""
 

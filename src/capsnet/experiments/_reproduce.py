@@ -42,8 +42,7 @@ def reproduce(
     Args:
         name: see ``list_experiments``.
         budget: smoke (does it run?), quick (minutes, small networks), shipped (the bundled networks, for some
-            experiments), day (hours, strong networks on one residual stem, for some experiments), paper (the full
-            setting).
+            experiments), day (hours, networks trained to the end, for some experiments), paper (the full setting).
         seeds: how often each network is trained; None takes 1, and 3 for the paper's setting.
         out: where the results go. What was finished there before is not done again.
         device: auto, cpu, cuda or mps.

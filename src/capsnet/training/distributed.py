@@ -259,9 +259,10 @@ def sync_buffers(model: nn.Module) -> None:
 
 
 def evaluate(model: Model, dataset: Dataset, *, batch_size: int = 250, progress: bool = False) -> Evaluation:
-    """``inference.evaluate`` with the batches divided among the processes, and the same numbers to the last bit.
+    """``inference.evaluate`` with the batches divided among the processes, and the same numbers.
 
-    Whole batches are divided, not examples: a matrix product rounds differently for another number of rows.
+    On CPUs, with as many threads in each process, they are the same to the last bit: whole batches are divided, not
+    examples, since a matrix product rounds differently for another number of rows.
     """
     part = own_slice(data.num_batches(dataset, batch_size))
     batches = islice(data.batches(dataset, batch_size, start=part.start), part.stop - part.start)
