@@ -130,7 +130,7 @@ def multimnist_residual_cnn() -> TrainConfig:
 
 
 def affine() -> TrainConfig:
-    """Shifted digits, to be tested on rotated and sheared ones: the bundled `capsnet-affine`.
+    """Shifted digits, to be tested on rotated and sheared ones, with Efficient-CapsNet.
 
     The shift adds to the data's own 6 pixels: affNIST's digits are as far off centre.
     """
@@ -149,7 +149,7 @@ def affine_cnn() -> TrainConfig:
 
 
 def affine_residual() -> TrainConfig:
-    """Digits shifted by up to 6 pixels only, as published, with residual-capsnet: better than `affine` on affine digits."""
+    """Digits shifted by up to 6 pixels, as published, with residual-capsnet: the bundled `capsnet-affine`."""
     return dataclasses.replace(
         efficient(), model="residual-capsnet", data="expanded-mnist", decoder=False, augment=Augment(), epochs=12
     )
