@@ -188,8 +188,10 @@ def draw_rings(lab: Lab, rings: dict[int, tuple[Tensor, Tensor]]) -> Path:
 
 
 def flattened(x: Tensor, end: Tensor) -> Tensor:
-    """Phases (N, n) in the plane of colours, (N, 2). A sphere is turned first, which changes nothing in the dynamics: the
-    plane holds the mean direction of the end."""
+    """Phases (N, n) in the plane of colours, (N, 2): that of the circle, or of a sphere one with the mean of the end.
+
+    The dynamics knows no direction, so a sphere may be looked at from any side.
+    """
     if x.shape[-1] == 2:
         return x
     mean = oscillators.unit(end.mean(dim=0))

@@ -8,9 +8,10 @@ so its couplings decide; how far is set by `beta`, which may grow from 0 during 
 One network, a residual stem with capsules at each position of a grid, is trained with `uniform`, `dynamic`, `em` and
 `kuramoto` routing on single digits, overlapping digits and overlapping shapes. Measured on test pictures, iteration by
 iteration: the entropy of the couplings, and the share of the children on an object that goes to its capsule, against
-chance. On overlapping digits several settings of Kuramoto routing (`beta`, iterations, gain) are tried on the validation
-split; of those with a given `beta` the one with the lowest error is used everywhere. `kuramoto, taught` has a `beta` that grows to 4 and a
-further loss in training (`coupling_weight`): a child that lies on an object is to go to that object's capsule.
+chance. On overlapping digits several settings of Kuramoto routing (`beta`, iterations, gain) are tried on the
+validation split; of those with a given `beta` the one with the lowest error is used everywhere. `kuramoto, taught` has
+a `beta` that grows to 4 and a further loss in training (`coupling_weight`): a child that lies on an object is to go to
+that object's capsule.
 
 The claim to look at: do couplings that decide send children to the right object, and at which price in error?
 """
@@ -263,8 +264,8 @@ def draw(lab: Lab, report: Report, networks: dict[str, dict[str, Trained]]) -> N
     chance = {title: 100 * raw[title]["dynamic"]["shares"][0]["chance"] for title in DATA}
     report.draw(
         share_panels(lab.figure("shares.png"), shares, entropy, chance),
-        "Above: how much of the children on an object goes to that object's capsule, iteration by iteration. Below: the "
-        "entropy of the couplings, 1 for a child that gives all capsules the same.",
+        "Above: how much of the children on an object goes to that object's capsule, iteration by iteration. Below: "
+        "the entropy of the couplings, 1 for a child that gives all capsules the same.",
     )
     for title in DATA:
         test = data.load(DATA[title], "test")
