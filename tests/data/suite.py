@@ -61,12 +61,26 @@ def declarations_are_true(spec: str) -> None:
         assert info.objects == len(made.images) == len(made.classes) == len(made.offsets)
         assert dataset.batch([3]).targets[0].nonzero()[:, 0].tolist() == sorted(made.classes.tolist())
         assert info.gallery is not None, "the single pictures are those of a gallery"
-        assert made.images.shape[1:] == data.load(info.gallery, "test").batch([0]).images.shape[1:]
+        shown = data.load(info.gallery, "test").image_size
+        assert all(side <= most for side, most in zip(made.images.shape[2:], shown, strict=True))
+        check_singles(made, dataset.batch([3]))
     if info.gallery is not None:
         shown = data.load(info.gallery, "test")
-        assert data.info(info.gallery).objects == 1, "a gallery shows one object per picture"
         assert shown.class_names == dataset.class_names, "a gallery shows other classes"
         assert shown.channels == dataset.channels
+
+
+def check_singles(made: data.Singles, batch: data.Batch) -> None:
+    """Each object, put into the middle of the picture and moved, is where it is in the picture."""
+    assert batch.sources is not None
+    height, width = batch.images.shape[2:]
+    for one, offset, where in zip(made.images, made.offsets.tolist(), batch.sources.images[0], strict=True):
+        y, x = (
+            (whole - part) // 2 + move for whole, part, move in zip((height, width), one.shape[1:], offset, strict=True)
+        )
+        wide = torch.nn.functional.pad(where, (width, width, height, height))
+        assert torch.equal(one, wide[:, height + y : height + y + one.shape[1], width + x : width + x + one.shape[2]])
+        assert one.count_nonzero() == where.count_nonzero(), "a part is missing"
 
 
 def examples_are_valid(spec: str) -> None:

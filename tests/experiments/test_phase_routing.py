@@ -22,6 +22,9 @@ def test_plan_has_each_routing_on_each_data_set_and_the_trials(tmp_path: Path) -
     assert {one.routing for one in planned if one.model_options.get("coupling_weight")} == {"kuramoto"}
     assert chosen(lab) == next(iter(trials(lab))), "none is finished"
     assert trials(lab)[chosen(lab)] == USUAL
+    tried = [options.keys() & {"iterations", "gain", "beta"} for options in trials(lab).values()]
+    assert set().union(*tried) == {"iterations", "gain", "beta"}
+    assert len({options["beta"] for options in trials(lab).values()}) > 2
     same = {"model", "data", "epochs", "batch_size", "lr", "limit", "precision", "ema"}
     pairs = [one for one in planned if one.data == "multimnist"]
     assert all(getattr(one, key) == getattr(pairs[0], key) for one in pairs for key in same)

@@ -1,6 +1,7 @@
 """The explorer in-process: an application with a bundled model and small ones of other kinds, and its client."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from tests.explorer.browser import Visit
 
-__all__ = ["BUNDLED", "HOME", "TestClient", "as_bytes", "png", "service_of", "tensor", "unwire", "wire"]
+__all__ = ["BUNDLED", "HOME", "OUTLINES", "TestClient", "as_bytes", "png", "service_of", "tensor", "unwire", "wire"]
+
+
+OUTLINES = Path(__file__).parents[2] / "docs" / "networks" / "rotating-two-outlines.safetensors"
 
 
 def as_bytes(pictures: torch.Tensor) -> NDArray:

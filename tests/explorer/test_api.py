@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,23 @@ from starlette.testclient import TestClient
 import capsnet
 from capsnet import routing
 from capsnet.data import ArrayDataset
+from capsnet.explorer import create_app
 from capsnet.inference import OFFSETS, preprocessing_of, sweep_dimensions
 from capsnet.models import Model, replacements, reroute
 from capsnet.routing import Routing
-from tests.explorer.conftest import BUNDLED, as_bytes, tensor, unwire, wire
+from tests.explorer.conftest import BUNDLED, HOME, as_bytes, tensor, unwire, wire
 
 Ask = Callable[..., dict[str, Any]]
 Refuse = Callable[..., str]
+
+# the models of docs/synchrony.md, and whether their pixels have phases
+SYNCHRONISED = {
+    "akorn-small": True,
+    "rotating-small": True,
+    "complex-cnn-small": False,
+    "decoupled-cnn-small": False,
+    "pathnet": False,
+}
 
 
 def check_routing(info: dict[str, Any] | None, own: Routing | None) -> None:
@@ -233,9 +243,9 @@ def test_gallery_pages_hold_the_examples_of_their_kind(client: TestClient, digit
     assert len(wrong) == len(hard) == 24
     for item in wrong[:3] + hard[:3]:
         answer = client.get(f"/api/digit/{item['index']}?model={BUNDLED}").json()
-        assert answer["label"] == item["label"] == digits.targets[item["index"]]
+        assert answer["labels"] == item["labels"] == [digits.targets[item["index"]]]
         best = client.post("/api/classify", json={"model": BUNDLED, "seen": answer["seen"]}).json()["order"][0]
-        assert best == (item["label"] if item["seen_as"] is None else item["seen_as"])
+        assert best == (item["labels"][0] if item["seen_as"] is None else item["seen_as"])
         assert (item["seen_as"] is None) == (item in hard)
     assert len(client.get(f"/api/gallery?model={BUNDLED}&kind=hard&page=3").json()["items"]) == 24
     assert client.get(f"/api/gallery?model={BUNDLED}&kind=any").json()["pages"] == 417
@@ -276,3 +286,27 @@ def test_profiles_of_other_models_are_measured_later(client: TestClient) -> None
     assert np.array(model["ranges"]).shape == (10, 16, 2)
     assert np.array(model["means"]).shape == (10, 16)
     assert client.get("/api/gallery?model=pairs&kind=hard").json()["items"] == []  # its examples have two classes
+
+
+@pytest.fixture(scope="module")
+def synchronised() -> Iterator[TestClient]:
+    """Every model of docs/synchrony.md, untrained."""
+    models = {name: capsnet.create_model(name).eval() for name in SYNCHRONISED}
+    for model in models.values():
+        model.card = {"data": "svhn"}  # not bundled, so nothing is measured in the background
+    with TestClient(create_app(models), base_url=HOME) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", SYNCHRONISED)
+def test_synchronisation_networks_answer_but_route_nothing(
+    synchronised: TestClient, digits: ArrayDataset, name: str
+) -> None:
+    asked = {"model": name, "seen": wire(digits.images[0, 0])}
+    answer = synchronised.post("/api/classify", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["lengths"]) == 10
+    assert (answer.json()["phases"] is not None) == SYNCHRONISED[name]
+    refused = synchronised.post("/api/trace", json=asked)
+    assert refused.status_code == 422
+    assert refused.json() == {"error": "this model has no layer of class capsules to look into"}

@@ -13,7 +13,7 @@ from capsnet.explorer import create_app
 from capsnet.models import Model
 from capsnet.oscillators import phase_colours
 from tests.explorer.browser import Visit, new_context, serving
-from tests.explorer.conftest import BUNDLED, tensor, unwire, wire
+from tests.explorer.conftest import BUNDLED, OUTLINES, tensor, unwire, wire
 from tests.explorer.reading import DIGITS, DOWN, apart, check_bars, columns, drawn, offsets_of, says
 
 
@@ -278,6 +278,51 @@ def test_phases_of_a_network_colour_the_pair(chromium: Browser, bundled: Model) 
         visit.by("model").select_option(BUNDLED)
         visit.quiet()
         expect(visit.by("pair-phases")).to_be_hidden()
+        visit.close()
+        visit.context.close()
+
+
+def test_phases_colour_a_picture_of_two_outlines(chromium: Browser, bundled: Model) -> None:
+    """The network of docs/synchrony.md: its data set is generated, so there are pictures to choose from."""
+    model = capsnet.load(OUTLINES)
+    scenes = capsnet.data.load("outlines:size=24", "test").batch(range(24))
+    with serving(create_app({"outlines": model, BUNDLED: bundled})) as home:
+        visit = Visit(new_context(chromium, home).new_page(), home).open()
+
+        def coloured(image: torch.Tensor) -> NDArray:
+            with torch.inference_mode():
+                phases = model(image[None]).phases
+            assert phases is not None
+            return 255 * phase_colours(phases[0].flatten(0, 1).movedim(0, -1), image[0]).numpy()
+
+        assert apart(visit.pixels("phases")[..., :3], coloured(scenes.images[0])) <= 1  # the first visit's example
+        expect(visit.page.locator("#phases")).to_contain_text("Colour is phase. Ink of one colour is in phase")
+        item = visit.by("gallery-item").nth(8)
+        expect(item).to_have_attribute("aria-label", "a square and a circle")
+        visit.click(item)
+        shown = visit.pixels("phases")[..., :3].astype(int)
+        assert apart(shown, coloured(scenes.images[8])) <= 1
+        assert scenes.sources is not None
+        owners = capsnet.data.owners(scenes.sources.images)[8].numpy()
+        blue = [(shown[..., 2] > shown[..., 1])[owners == k].mean() for k in (1, 2)]
+        assert sorted(blue) == [0, 1]  # each outline has a colour of its own, all of it
+
+        expect(visit.page.locator("#pair h2")).to_have_text("Two objects")
+        with visit.page.expect_request("**/api/pair/random*") as request:
+            visit.by("pair-random").click()
+        visit.quiet()
+        number = int(request.value.url.partition("number=")[2]) % 2000
+        scene = capsnet.data.load("outlines:size=24", "test").batch([number]).images[0]
+        assert apart(visit.grey("pair-seen"), 255 * scene[0].numpy()) == 0
+        assert apart(visit.pixels("pair-phases")[..., :3], coloured(scene)) <= 1
+        visit.click(visit.page.get_by_role("button", name="Clear the first object"))
+        assert 0 < visit.grey("pair-seen").sum() < 255 * scene.sum()
+        visit.by("model").select_option(BUNDLED)  # has other pairs
+        visit.quiet()
+        expect(visit.page.locator("#pair h2")).to_have_text("Two digits")
+        assert visit.grey("pair-seen").shape == bundled.image_size
+        expect(visit.by("pair-both")).to_be_visible()
+        expect(visit.page.locator("#phases")).to_be_hidden()
         visit.close()
         visit.context.close()
 

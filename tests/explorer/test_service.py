@@ -5,19 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import capsnet
 from capsnet.data import ArrayDataset
-from capsnet.explorer import _answers, create_app
+from capsnet.explorer import _answers, _first_pair, create_app
 from capsnet.explorer._first_pair import first_pair
 from capsnet.explorer._gallery import Gallery
-from capsnet.explorer._service import ExplorerService
+from capsnet.explorer._service import ExplorerService, ModelEntry
 from capsnet.explorer._wire import Pair, Question
 from capsnet.models import Model
 from capsnet.serving.problems import Missing
 from capsnet.serving.service import load_models
-from tests.explorer.conftest import BUNDLED, HOME, TestClient, wire
+from tests.explorer.conftest import BUNDLED, HOME, OUTLINES, TestClient, as_bytes, unwire, wire
 
 
 def test_public_names_contain_no_paths(tmp_path: Path, tiny: Model) -> None:
@@ -45,7 +46,7 @@ def test_bundled_models_have_a_gallery_without_a_download() -> None:
         gallery = Gallery(model)
         assert gallery.exists()
         of_digits = len(model.class_names) == 10  # MNIST's test digits and the data sets made from them
-        assert gallery.one(3)["label"] == (0 if of_digits else 1)
+        assert gallery.one(3)["labels"] == [0 if of_digits else 1]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_data_set_that_the_user_names_is_shown(tmp_path: Path) -> None:
     model = capsnet.create_model("capsnet", in_channels=3, image_size=frame, num_classes=2, **small)
     model.card = {"data": spec}
     service = ExplorerService({"mine": model}, spec)
-    assert {service.find("mine").gallery.one(n)["label"] for n in (0, 5)} == {0, 1}
+    assert [service.find("mine").gallery.one(n)["labels"] for n in (0, 5)] == [[0], [1]]
     assert not ExplorerService({"mine": model}).find("mine").gallery.exists()
     with pytest.raises(ValueError, match="nothing"):
         ExplorerService({"mine": model}, "nothing")
@@ -95,6 +96,61 @@ def test_first_pair_is_one_that_the_networks_read() -> None:
     assert first_pair(pairs, service.entries.values()) <= number  # alone it is easier to please
     assert service.entries["capsnet-multimnist"].profile is not None
     assert "overlapping" in _answers.introduce(pairs)["purpose"]
+
+
+@pytest.fixture(scope="module")
+def outlines() -> ModelEntry:
+    """The network of docs/synchrony.md, whose data set is generated and has two objects per picture."""
+    return ExplorerService([OUTLINES]).find(OUTLINES.stem)
+
+
+def test_gallery_of_generated_scenes_names_every_object(outlines: ModelEntry) -> None:
+    examples = capsnet.data.load("outlines:size=24", "test").batch(range(60))
+    page = outlines.gallery.page("2", 0, None)
+    assert [item["index"] for item in page["items"]] == examples.targets[:, 2].nonzero()[:24, 0].tolist()
+    for item in page["items"]:
+        assert item["labels"] == examples.targets[item["index"]].nonzero()[:, 0].tolist()
+    assert len(page["items"][0]["labels"]) == 2
+    shown = outlines.gallery.one(5)
+    assert (unwire(shown["seen"]) == as_bytes(examples.images[5])).all()
+    assert outlines.gallery.page("any", 0, None)["pages"] == -(-2000 // 24)
+
+
+def test_pairs_of_generated_scenes_are_its_examples(outlines: ModelEntry) -> None:
+    assert _answers.introduce(outlines)["pairs"]
+    examples = capsnet.data.load("outlines:size=24", "test").batch([7, 8])
+    for number, image in zip((7, 2008), examples.images, strict=True):  # 2,000 of them: the numbers begin again
+        made = outlines.gallery.pair(number)
+        wires = {key: made[key] for key in ("first", "second", "offsets")}
+        seen = _answers.pair(outlines, Pair.model_validate({"model": outlines.name, **wires}))["seen"]
+        assert (unwire(seen) == as_bytes(image)).all()
+    assert made["labels"] == examples.sources.classes[1].tolist()  # type: ignore[union-attr]
+
+
+def test_first_pair_of_a_network_with_phases_is_one_that_it_parts(
+    outlines: ModelEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its classes were not trained for: what counts is that two groups of phases are the two objects."""
+    assert first_pair(outlines, [outlines]) == 0
+    output = outlines.model(capsnet.data.load("outlines:size=24", "test").batch([0]).images)
+    assert output.phases is not None
+    monkeypatch.setattr(outlines.model, "forward", lambda images: output._replace(phases=noise(images)))
+    monkeypatch.setattr(outlines, "first_pair", None)
+    assert not len(_first_pair._read(outlines, np.arange(3)))
+
+
+def noise(images: torch.Tensor) -> torch.Tensor:
+    """Phases (B, 1, 2, H, W) that know nothing."""
+    angles = 6.28 * torch.rand(len(images), *images.shape[2:], generator=torch.Generator().manual_seed(0))
+    return torch.stack([angles.cos(), angles.sin()], dim=1)[:, None]
+
+
+def test_generated_pictures_of_other_classes_make_no_pairs() -> None:
+    """Three objects, or a digit among them: two plain outlines have other labels."""
+    model = capsnet.create_model("cnn-small", image_size=(32, 32), num_classes=4)
+    for spec, pairs in (("outlines", True), ("outlines:objects=3", False), ("shapes", False)):
+        model.card = {"data": spec}
+        assert Gallery(model).has_pairs() == pairs
 
 
 def test_models_of_texts_are_refused(tmp_path: Path) -> None:

@@ -107,6 +107,15 @@ def test_numbers_of_when_are_those_of_the_results() -> None:
     assert named - known == set(), "write docs/when.md anew from docs/RESULTS.md"
 
 
+def test_measured_numbers_beside_published_ones_are_those_of_the_results() -> None:
+    """Those in the last column of a table of docs/synchrony.md."""
+    known = set(re.findall(r"\d+\.\d+", (ROOT / "docs" / "RESULTS.md").read_text()))
+    table = (ROOT / "docs" / "synchrony.md").read_text().partition("| we measured |")[2].partition("\n\n")[0]
+    named = {number for row in table.splitlines() for number in re.findall(r"\d+\.\d+", row.rpartition(" | ")[2])}
+    assert len(named) > 10
+    assert named - known == set(), "write the table anew from docs/RESULTS.md"
+
+
 @pytest.mark.slow
 def test_site_builds_strictly(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="the extra `docs` is not installed")

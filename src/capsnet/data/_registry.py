@@ -30,7 +30,7 @@ class DatasetInfo:
     description: str
     splits: tuple[str, ...]
     source: Source  # "download" is the only one that may use the network
-    gallery: str | None  # spec of the data set with one object per picture that a gallery shows; None: no gallery
+    gallery: str | None  # spec of the data set whose pictures a gallery shows; None: no gallery
     objects: int | None  # objects (or topics) per example; None: not known, or not the same for all examples
     options: _Options  # what NAME:key=value may set, with the defaults
     path: PathUse  # whether NAME:PATH is possible
@@ -113,7 +113,7 @@ def info(spec: str) -> DatasetInfo:
     objects = entry.objects(values) if callable(entry.objects) else entry.objects
     gallery = entry.gallery
     if gallery == name:
-        gallery = spec if objects == 1 else None
+        gallery = spec
     if source not in ("bundled", "generated"):
         gallery = None
     return DatasetInfo(

@@ -46,6 +46,25 @@ class Batch(NamedTuple):
     sources: Sources | None = None
 
 
+def cut_out(batch: Batch) -> Singles:
+    """The objects of a batch of one picture with ``sources``, each in the middle of a square just large enough for all.
+
+    Put back at their offsets they are where they were.
+    """
+    assert batch.sources is not None
+    alone, classes = batch.sources.images[0], batch.sources.classes[0]  # (K, C, H, W), (K,)
+    frame = np.array(alone.shape[-2:])
+    places = [np.argwhere(one.amax(dim=0).numpy() > 0) for one in alone]  # rows and columns of ink
+    boxes = np.array(
+        [(ink.min(axis=0), ink.max(axis=0) + 1) if len(ink) else (frame // 2, frame // 2) for ink in places]
+    )
+    side = min(int((boxes[:, 1] - boxes[:, 0]).max()) + 2, *alone.shape[-2:])
+    corners = boxes.sum(axis=1) // 2 - side // 2  # (K, 2)
+    padded = torch.nn.functional.pad(alone, (side, side, side, side))
+    images = [one[:, y : y + side, x : x + side] for one, (y, x) in zip(padded, corners + side, strict=True)]
+    return Singles(torch.stack(images), classes, torch.from_numpy(corners - (frame - side) // 2))
+
+
 class BatchTransform(Protocol):
     """What may be passed as ``augment``: a pure function of its arguments."""
 

@@ -1,4 +1,4 @@
-"""Pictures of ``phase-routing``: each child as a tile in the colour of the parent that it is in phase with."""
+"""Pictures of ``phase-routing``: each child as a tile in the colour of the parent to which it is most coupled."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -111,20 +111,32 @@ def phase_pictures(path: Path, models: Mapping[str, Model], batch: Batch, names:
     return picture_rows(path, rows, "Which child goes to which object?", note + "faint", size=150, gap=10)
 
 
-def share_panels(
-    path: Path, curves: Mapping[str, Mapping[str, Sequence[Measure]]], chance: Mapping[str, float]
-) -> Path:
-    """A panel per data set: the share of the children on an object that goes to its capsule, over the iterations."""
-    fig, [axes] = panels(1, len(curves), 3.6, 3.6)
-    for ax, (spec, lines) in zip(axes, curves.items(), strict=True):
-        for n, (name, measures) in enumerate(lines.items()):
-            draw_line(ax, n, Line.of(name, range(1, len(measures) + 1), measures))
+Curves = Mapping[str, Mapping[str, Sequence[Measure]]]  # by data set and routing, a number of each iteration
+
+
+def share_panels(path: Path, shares: Curves, entropy: Curves, chance: Mapping[str, float]) -> Path:
+    """A column per data set, over the iterations: the share of the children on an object that goes to its capsule, and
+    the entropy of the couplings."""
+    fig, [above, below] = panels(2, len(shares), 3.6, 3.2)
+    for ax, (spec, lines) in zip(above, shares.items(), strict=True):
+        draw_curves(ax, lines, 100)
         ax.axhline(chance[spec], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-        most = max(len(measures) for measures in lines.values())
-        settings: dict[str, Any] = {"ylim": (0, 100), "xlim": (0.8, most + 0.2), "xticks": range(1, most + 1)}
-        ax.set(**settings)
-        tidy(ax, f"{spec}: iteration", "to the object's capsule, %" if ax is axes[0] else "")
+        tidy(ax, "", "to the object's capsule, %" if ax is above[0] else "")
+    for ax, (spec, lines) in zip(below, entropy.items(), strict=True):
+        draw_curves(ax, lines, 1.05)
+        tidy(ax, f"{spec}: iteration", "entropy (1: undecided)" if ax is below[0] else "")
     note = "children on an object, weighted by presence; bands: 95 % interval; dashed: chance"
-    heading(axes[0], "How much of the children goes to their object?", note)
-    axes[-1].legend(fontsize=LABEL, frameon=False, labelcolor=INK)
+    heading(above[0], "How much of the children goes to their object?", note)
+    roomy = min(
+        range(len(above)), key=lambda n: max(m.mean for line in list(shares.values())[n].values() for m in line)
+    )
+    above[roomy].legend(fontsize=LABEL, frameon=False, labelcolor=INK, loc="upper left")
     return save(fig, path, plot=True)
+
+
+def draw_curves(ax: Any, lines: Mapping[str, Sequence[Measure]], top: float) -> None:
+    """A line per routing, from iteration 1 on."""
+    for n, (name, measures) in enumerate(lines.items()):
+        draw_line(ax, n, Line.of(name, range(1, len(measures) + 1), measures))
+    most = max(len(measures) for measures in lines.values())
+    ax.set(ylim=(0, top), xlim=(0.8, most + 0.2), xticks=range(1, most + 1))

@@ -46,7 +46,8 @@ def run(lab: Lab) -> Report:
         ]
     )
     curves = [transition(lab, distribution) for distribution in DISTRIBUTIONS]
-    twisted = {n: share_twisted(n, lab.pick(20, 200, 1000)) for n in (2, 3, 4)}
+    rings = {n: settled(n, lab.pick(20, 200, 1000)) for n in (2, 3, 4)}
+    twisted = {n: float(is_twisted(end).double().mean()) for n, (_, end) in rings.items()}
     chimeras = [chimera(seed) for seed in range(lab.pick(1, 3, 10))]
     report.raw = {
         "order": curves,
@@ -71,6 +72,12 @@ def run(lab: Lab) -> Report:
     report.tables = [Table("Order r against the coupling K / K_c", ["K / K_c", *heads], rows)]
     report.findings = findings(curves, worst, twisted, chimeras)
     draw(lab, report, curves, min(chimeras, key=lambda one: float(one[1].min())))
+    first = int(is_twisted(rings[2][1]).double().argmax())
+    report.draw(
+        draw_rings(lab, {n: (start[first], end[first]) for n, (start, end) in rings.items() if n < 4}),
+        f"A ring of {RING} oscillators, each at its place, coloured by its phase: the first random start that stays "
+        "twisted on the circle, and the start of the same number on the sphere.",
+    )
     return report
 
 
@@ -92,12 +99,17 @@ def transition(lab: Lab, distribution: Distribution) -> dict[str, Any]:
     }
 
 
-def share_twisted(n: int, starts: int) -> float:
-    """The share of random starts from which a ring with nearest neighbours does not come into phase."""
-    x = oscillators.random_phases(starts, RING, n, seed=0, dtype=torch.float64)
+def settled(n: int, starts: int) -> tuple[Tensor, Tensor]:
+    """Random starts of a ring with nearest neighbours, and where they end: each (starts, RING, n)."""
+    x = start = oscillators.random_phases(starts, RING, n, seed=0, dtype=torch.float64)
     for _ in range(4000):
         x = oscillators.step(x, x.roll(1, dims=1) + x.roll(-1, dims=1), 0.3)
-    return float((order_parameter(x) < 0.99).double().mean())
+    return start, x
+
+
+def is_twisted(end: Tensor) -> Tensor:
+    """Whether a ring did not come into phase. Shapes: (starts, N, n) -> (starts,)"""
+    return order_parameter(end) < 0.99
 
 
 def chimera(seed: int) -> tuple[Tensor, Tensor]:
@@ -157,6 +169,47 @@ def draw(lab: Lab, report: Report, curves: list[dict[str, Any]], split: tuple[Te
     report.draw(
         path, "The coupling grows: dots are oscillators, coloured by their own frequency; the arrow is their mean."
     )
+
+
+def draw_rings(lab: Lab, rings: dict[int, tuple[Tensor, Tensor]]) -> Path:
+    """For each number of components a ring at its start and at its end."""
+    fig = figure(8.6, 3.0)
+    words = {2: "circle", 3: "sphere"}
+    shown = [(n, x, name) for n, both in rings.items() for x, name in zip(both, ("start", "end"), strict=True)]
+    for k, (n, x, name) in enumerate(shown):
+        ax = fig.add_axes((0.25 * k, 0.0, 0.24, 0.72))
+        draw_ring(ax, flattened(x, rings[n][1]))
+        text(ax, 0, 0, f"{words[n]},\n{name}", 10, ha="center", va="center")
+        text(ax, 0, -1.45, f"order {float(order_parameter(x)):.2f}", 9, MUTED, ha="center", va="top")
+        if k == 0:
+            note = "Each is pulled by its two neighbours. Arrow and colour: its phase (paler: out of the drawn plane)."
+            heading(ax, "Twisted on the circle, in phase on the sphere", note)
+    return save(fig, lab.figure("kuramoto-twisted.png"), plot=True)
+
+
+def flattened(x: Tensor, end: Tensor) -> Tensor:
+    """Phases (N, n) in the plane of colours, (N, 2): that of the circle, or of a sphere one with the mean of the end.
+
+    The dynamics knows no direction, so a sphere may be looked at from any side.
+    """
+    if x.shape[-1] == 2:
+        return x
+    mean = oscillators.unit(end.mean(dim=0))
+    across = oscillators.unit(oscillators.tangent(mean, end.new_tensor([0.0, 0.0, 1.0])))
+    return torch.stack([x @ mean, x @ across], dim=-1)
+
+
+def draw_ring(ax: Any, phases: Tensor) -> None:
+    """Oscillators on a ring as arrows, in the hues of their phases (N, 2)."""
+    place = torch.arange(len(phases)) * 2 * math.pi / len(phases)
+    x, y = place.sin().numpy(), place.cos().numpy()
+    length = phases.norm(dim=-1, keepdim=True)
+    colours = 1 - length * (1 - oscillators.phase_colours(phases))
+    ax.scatter(x, y, s=90, c=colours.clamp(0, 1).numpy(), edgecolors=MUTED, linewidths=0.6, zorder=2)
+    along = 0.24 * phases.numpy()
+    ax.quiver(x, y, along[:, 0], along[:, 1], angles="xy", scale_units="xy", scale=1, width=0.012, color=INK, zorder=3)
+    ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal")
+    ax.set_axis_off()
 
 
 def draw_chimera(lab: Lab, phases: Tensor, local: Tensor) -> Path:

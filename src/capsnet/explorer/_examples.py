@@ -21,13 +21,13 @@ PAIRS = 100  # the first ones; higher numbers begin again
 COLUMNS = 24
 
 Write = Callable[[str, bytes], object]
-Row = tuple[int, int, int | None]  # index, label, what it is read as if that is wrong
+Row = tuple[int, list[int], int | None]  # index, classes, what it is read as if that is wrong
 
 
 def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, Any]:
     """Write the pictures as PNG files. Returns what is in them:
 
-    - ``models``: by model, the number of its set, its first pair, and by kind [index, label, seen as] of examples;
+    - ``models``: by model, the number of its set, its first pair, and by kind [index, labels, seen as] of examples;
     - ``sets``: by number, ``file``, and the index of each picture in it; ``pairs`` likewise, with labels and offsets.
     """
     galleries: dict[str, list[ModelEntry]] = {}
@@ -54,16 +54,16 @@ def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, A
 
 def _kinds(entry: ModelEntry) -> dict[str, list[Row]]:
     """The first page of each kind, and all of these under "any"."""
-    labels, profile = entry.gallery.examples().labels, entry.profile
+    examples, profile = entry.gallery.examples(), entry.profile
     wrong = {item.index: item.seen_as for item in profile.wrong} if profile else {}
 
     def rows(indices: Iterable[int]) -> list[Row]:
-        return [(int(n), int(labels[n]), wrong.get(int(n))) for n in indices]
+        return [(int(n), examples.labels(n), wrong.get(int(n))) for n in indices]
 
     def first(items: list[Example]) -> list[Row]:
         return rows([item.index for item in items[:PAGE]])
 
-    kinds = {str(k): rows(np.flatnonzero(labels == k)[:PAGE]) for k in range(entry.model.num_classes)}
+    kinds = {str(k): rows(np.flatnonzero(examples.classes[:, k])[:PAGE]) for k in range(entry.model.num_classes)}
     kinds |= {"hard": first(profile.hard if profile else []), "wrong": first(profile.wrong if profile else [])}
     return kinds | {"any": rows(sorted({row[0] for own in kinds.values() for row in own}))}
 

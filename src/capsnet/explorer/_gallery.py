@@ -12,6 +12,7 @@ from capsnet.data import Dataset, DatasetInfo
 from capsnet.data.base import Singles
 from capsnet.explorer._seen import place, tiled
 from capsnet.inference.profiles import Profile
+from capsnet.metrics import multi_hot
 from capsnet.models import Model
 from capsnet.serving.images import Bytes, quantise, to_wire
 from capsnet.serving.problems import Missing
@@ -23,10 +24,14 @@ NONE = "there is no gallery for this model"
 
 
 class Examples(NamedTuple):
-    """A split whose pictures fit into the model's frame, and the class of each, (N,)."""
+    """A split whose pictures fit into the model's frame, and whether each class is in each picture, (N, J)."""
 
     dataset: Dataset
-    labels: NDArray[np.int64]
+    classes: NDArray[np.bool_]
+
+    def labels(self, index: int) -> list[int]:
+        """The classes of one picture."""
+        return np.flatnonzero(self.classes[index]).tolist()
 
 
 class Gallery:
@@ -90,8 +95,8 @@ class Gallery:
 
     def page(self, kind: str, page: int, profile: Profile | None) -> dict[str, Any]:
         """One page of a kind of examples: hard, wrong, any, or those of a class."""
-        labels = self.examples().labels
-        chosen = self._choose(kind, labels, profile)
+        examples = self.examples()
+        chosen = self._choose(kind, examples.classes, profile)
         pages = max(1, -(-len(chosen) // PAGE))
         if page >= pages:
             raise Missing(f"there are {pages} pages of this kind, page {page} is not among them")
@@ -100,17 +105,17 @@ class Gallery:
         empty = np.zeros((1, height, width, self.model.in_channels), dtype=np.uint8)
         pictures = self.pictures(shown) if len(shown) else empty
         wrong = {item.index: item.seen_as for item in profile.wrong} if profile else {}
-        items = [{"index": int(n), "label": int(labels[n]), "seen_as": wrong.get(int(n))} for n in shown]
+        items = [{"index": int(n), "labels": examples.labels(n), "seen_as": wrong.get(int(n))} for n in shown]
         return {"items": items, "sprite": to_wire(tiled(pictures[None])), "pages": pages}
 
-    def _choose(self, kind: str, labels: NDArray[np.int64], profile: Profile | None) -> NDArray[np.int64]:
+    def _choose(self, kind: str, classes: NDArray[np.bool_], profile: Profile | None) -> NDArray[np.int64]:
         if kind == "any":
-            return np.arange(len(labels))
+            return np.arange(len(classes))
         if kind in ("hard", "wrong"):
             known = (profile.hard if kind == "hard" else profile.wrong) if profile else []
             return np.array([item.index for item in known], dtype=np.int64)
         if kind.isascii() and kind.isdigit() and len(kind) < 5 and int(kind) < self.model.num_classes:
-            return np.flatnonzero(labels == int(kind))
+            return np.flatnonzero(classes[:, int(kind)])
         raise ValueError(f"kind must be hard, wrong, any or a class from 0 to {self.model.num_classes - 1}")
 
     def pictures(self, indices: NDArray[np.int64]) -> Bytes:
@@ -120,12 +125,12 @@ class Gallery:
 
     def one(self, index: int) -> dict[str, Any]:
         """One example as the network sees it."""
-        labels = self.examples().labels
-        if not 0 <= index < len(labels):
-            raise Missing(f"there are {len(labels)} examples, number {index} is not among them")
-        return {"seen": to_wire(self.pictures(np.array([index]))[0]), "label": int(labels[index])}
+        examples = self.examples()
+        if not 0 <= index < len(examples.classes):
+            raise Missing(f"there are {len(examples.classes)} examples, number {index} is not among them")
+        return {"seen": to_wire(self.pictures(np.array([index]))[0]), "labels": examples.labels(index)}
 
-    def single_digits(self, number: int) -> Singles:
+    def two(self, number: int) -> Singles:
         """Two pictures of different classes and their offsets: the pair of that number."""
         self.examples()
         made = self._pairs.singles(number)
@@ -134,36 +139,39 @@ class Gallery:
 
     def pair(self, number: int) -> dict[str, Any]:
         """The same, to send."""
-        made = self.single_digits(number)
+        made = self.two(number)
         first, second = (to_wire(picture) for picture in quantise(made.images))
         return {"first": first, "second": second, "labels": made.classes.tolist(), "offsets": made.offsets.tolist()}
 
     @cached_property
     def _pairs(self) -> Dataset:
-        """The first data set that makes pairs of these pictures."""
+        """The model's own data set if it makes pairs, else the first that makes pairs of these pictures."""
         for name in self._pairing():
             if (pairs := data.load(name, "test")).singles(0):
                 return pairs
         raise Missing(f"there are no pairs for this model: no data set makes them of {self.source}")
 
     def has_pairs(self) -> bool:
-        """Whether a data set makes pairs of these pictures; nothing is loaded to find out."""
+        """Whether a data set makes pairs of these pictures; only the examples are loaded to find out."""
         return self.exists() and bool(self._pairing())
 
     def _pairing(self) -> list[str]:
-        """The data sets of two objects that are made of these pictures."""
-        gallery = str(self.info and self.info.gallery).partition(":")[0]
-        declared = ((name, data.info(name)) for name in data.list_datasets())
-        return [name for name, info in declared if info.objects == 2 and info.gallery == gallery]
+        """The model's own data set of two objects, or those that are made of these pictures."""
+        info = self.info
+        if info is None or info.gallery is None:
+            return []
+        if info.objects == 2:
+            return [self.spec]
+        gallery = info.gallery.partition(":")[0]
+        declared = ((name, data.info(name)) for name in data.list_datasets() if name != gallery)
+        return [name for name, other in declared if other.objects == 2 and other.gallery == gallery]
 
 
 @lru_cache(maxsize=8)
 def read_examples(spec: str) -> Examples:
-    """The test split of a data set with one class per picture."""
+    """The test split of a data set."""
     dataset = data.load(spec, "test")
-    labels = getattr(dataset, "targets", None)
-    if labels is None:
-        labels = np.concatenate([batch.targets.numpy() for batch in data.batches(dataset, 500)])
-    if labels.ndim != 1:
-        raise Missing(f"{NONE}: its examples have several classes each")
-    return Examples(dataset, labels)
+    targets = getattr(dataset, "targets", None)
+    if targets is None:
+        targets = np.concatenate([batch.targets.numpy() for batch in data.batches(dataset, 500)])
+    return Examples(dataset, multi_hot(targets, len(dataset), dataset.num_classes))

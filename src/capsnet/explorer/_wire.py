@@ -192,7 +192,7 @@ class Paired(Seen):
 
 class Item(Answer):
     index: int
-    label: int
+    labels: list[int]
     seen_as: int | None
 
 
@@ -203,7 +203,7 @@ class GalleryPage(Answer):
 
 
 class Digit(Seen):
-    label: int
+    labels: list[int]
 
 
 class RandomPair(Answer):

@@ -19,7 +19,7 @@ from torch import Tensor
 from capsnet._names import check_name
 from capsnet.data import keyed
 from capsnet.data._registry import register
-from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset, Sources
+from capsnet.data.base import ArrayDataset, Augmentation, Batch, Dataset, Singles, Sources, cut_out
 from capsnet.data.generated._shapes_draw import ELLIPSE, RECTANGLE, TRIANGLE, draw
 from capsnet.data.readers.mnist import mnist
 from capsnet.data.splits import SPLITS
@@ -111,6 +111,9 @@ class Outlines(Dataset):
         images = alone.sum(dim=1).clamp_(max=1)
         return Batch(images, sources.targets(self.num_classes), torch.from_numpy(index), sources)
 
+    def singles(self, number: int) -> Singles:
+        return cut_out(self.batch([number % len(self)]))
+
     def _draw(self, index: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
         """Each object alone (B, K, 1, H, W), and its class (B, K)."""
         (size, _), shapes = self.image_size, self.objects - (self._digits is not None)
@@ -162,6 +165,7 @@ outlines = register(
     "Overlapping outlines, or a digit and an outline (digit=true), 32x32, generated, with the owner of every pixel",
     SPLITS,
     source="generated",
+    gallery="outlines",
     objects=lambda options: options["objects"],
     path="none",
 )(Outlines)

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from capsnet._names import check_name
 from capsnet.data._registry import register
-from capsnet.data.base import Augmentation, Batch, Dataset, Sources
+from capsnet.data.base import Augmentation, Batch, Dataset, Singles, Sources, cut_out
 from capsnet.data.generated import _shapes_scenes as scenes
 from capsnet.data.generated._shapes_draw import PRIMITIVES
 from capsnet.data.generated._shapes_scenes import SINGLE_PARTS, Key, Scene, draw_parts, empty_scene
@@ -109,6 +109,9 @@ class Shapes(Dataset):
             alone = augment(alone.flatten(0, 1), seed=seed, epoch=epoch, indices=repeated).unflatten(0, alone.shape[:2])
         sources = Sources(alone, classes)
         return Batch(images, sources.targets(self.num_classes), torch.from_numpy(index), sources)
+
+    def singles(self, number: int) -> Singles | None:
+        return cut_out(self.batch([number % len(self)])) if self.kind == "crowded" else None
 
     def truth(self, indices: ArrayLike) -> Truth:
         """What is in these examples, before any augmentation."""

@@ -18,6 +18,7 @@ import { blank } from "./pixels.js";
 import { mount as mountOscillators } from "./oscillators.js";
 import { mount as mountPair } from "./pair.js";
 import { mount as mountTools } from "./panel_export.js";
+import { mount as mountPhases } from "./phases.js";
 import { mount as mountRouting } from "./routing.js";
 import { mount as mountScene } from "./scene.js";
 import { mount as mountShare, open } from "./share.js";
@@ -33,6 +34,8 @@ const PANELS = [
   ["classes", mountBars, "Which digit?"],
   ["knobs", mountKnobs, "Turn the knobs",
     "A capsule's numbers, its pose, say how the object looks: change one and see what it means.", "x̂ = decoder(v_k + δ)"],
+  ["phases", mountPhases, "Which pixel belongs to which object?",
+    "Each pixel of this network has a phase. By equal phases it binds pixels to one object."],
   ["sweep", mountSweep, "Sweep",
     "Each row moves one number of the capsule; choose a picture to turn that knob.", "x̂_dδ = decoder(v_k + δ e_d)"],
   ["turn", mountTurn, "Turn it and watch",
@@ -47,8 +50,7 @@ const PANELS = [
     "Each oscillator has a rhythm of its own and is pulled by the others. Pull harder: when do they agree? " +
     "In Kuramoto routing capsules agree in this way.",
     "dθ_i/dt = ω_i + K/N Σ_j sin(θ_j - θ_i)"],
-  ["pair", mountPair, "Two digits",
-    "Two digits in one picture, each drawn by its own capsule.", "x = min(1, x_1 + x_2)"],
+  ["pair", mountPair, "Two digits"],
   ["scene", mountScene, "Build a scene",
     "The same parts make a house, a boat or no whole at all: move them and see who notices."],
   ["compare", mountCompare, "Compare", "The same picture through other networks and routings.", "|v_k|"],

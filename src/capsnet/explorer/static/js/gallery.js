@@ -11,6 +11,7 @@ const [browse, fetchDigit] = [latest(), latest()];
 const address = (what, query = {}) => `/api/${what}?${new URLSearchParams({ model: state.get("model"), ...query })}`;
 
 const names = new WeakMap(); // descriptions of pictures that were put on the canvas; undo may bring them back
+const ALL = ["any", "All", "Test pictures. Point at one to see what is in it."];
 const KINDS = [
   ["hard", "Hard", "Correct, but barely. Point at one to see what it is."],
   ["wrong", "Misread", "Misread, the most confident mistakes first. Point at one to see what it is."],
@@ -40,7 +41,7 @@ export function mount(place) {
 export async function firstExample() {
   const model = currentModel();
   if (!model.gallery) return null;
-  const kind = Math.min(7, model.classes.length - 1); // a seven, where the classes are digits
+  const kind = model.multi ? "any" : Math.min(7, model.classes.length - 1); // a seven, where the classes are digits
   try {
     const { items } = await get(address("gallery", { kind, page: 0 }));
     return fromWire((await get(address(`digit/${items[0].index}`))).seen);
@@ -50,16 +51,16 @@ export async function firstExample() {
 }
 
 async function meet() {
-  const { gallery, classes } = currentModel();
+  const { gallery, classes, multi } = currentModel();
   parts.place.hidden = !gallery;
   if (!gallery) return;
-  const kinds = [...KINDS, ...classes.map((name, k) => [String(k), name])];
+  const kinds = [...(multi ? [ALL] : KINDS), ...classes.map((name, k) => [String(k), name])]; // pairs are not rated
   parts.tabs.replaceChildren(...kinds.map(([kind, text]) =>
     button(text, () => turn(kind, 0), {
       class: null, role: "tab", "data-kind": kind, tabindex: "-1", "aria-controls": "gallery-items",
     })));
-  const count = await turn("hard", 0);
-  if (count === 0) await turn("0", 0); // not measured, or several objects per picture: show a class instead
+  const count = await turn(kinds[0][0], 0);
+  if (count === 0) await turn("0", 0); // not measured: show a class instead
 }
 
 /** Show a page of a kind. Gives the number of its items, or null after an error. */
@@ -100,17 +101,17 @@ function fill({ items, sprite, pages }, model) {
   parts.stopItem(parts.items.firstElementChild);
 }
 
-/** "a 5, read as 3"; `seen_as` is null for a picture that is recognised. */
-function describe({ label, seen_as: seenAs }, classes) {
-  const name = classes[label];
-  const article = /^([aeiou]|8|1[18]$)/i.test(name) ? "an" : "a";
-  return seenAs === null ? `${article} ${name}` : `${article} ${name}, read as ${classes[seenAs]}`;
+/** "a 5, read as 3", "a circle and a square"; `seen_as` is null for a picture that is recognised. */
+function describe({ labels, seen_as: seenAs }, classes) {
+  const article = (name) => (/^([aeiou]|8|1[18]$)/i.test(name) ? "an" : "a");
+  const objects = labels.map((k) => `${article(classes[k])} ${classes[k]}`).join(" and ");
+  return seenAs === null ? objects : `${objects}, read as ${classes[seenAs]}`;
 }
 
 /** Describe an item, else the picture on the canvas, else the tab. */
 function caption(words) {
   const known = names.get(state.get("seen"));
-  const about = KINDS.find(([kind]) => kind === view.kind)?.[2] ?? "";
+  const about = [ALL, ...KINDS].find(([kind]) => kind === view.kind)?.[2] ?? "";
   parts.captionLine.textContent = words ? `This is ${words}.` : known ? `On the canvas: ${known}.` : about;
 }
 

@@ -1,13 +1,15 @@
 /**
- * Two digits in one picture: merged as MultiMNIST merges them, separated by their capsules. `state.pair` is {first,
- * second, offsets, classes, absent}: two pictures, [[dy, dx], [dy, dx]], the two classes to draw (null stands for the
- * longest and the second longest capsule), and an absent class; `initial` marks the pair of a first visit.
+ * Two digits in one picture: merged as MultiMNIST merges them, separated by their capsules, or by their phases. Other
+ * data sets have other pairs: two outlines. `state.pair` is {first, second, offsets, classes, absent}: two pictures,
+ * [[dy, dx], [dy, dx]], the two classes to draw (null stands for the longest and the second longest capsule), and an
+ * absent class; `initial` marks the pair of a first visit, `of` holds the classes that a random pair is of.
  */
 
 import { latest, report, sentence } from "./api.js";
 import { record } from "./history.js";
 import { dye, inkOf } from "./hues.js";
 import { button, choice, figure, h, offer } from "./elements.js";
+import { head } from "./formulas.js";
 import { register } from "./link.js";
 import { PRESENT, chooseModel, origin, show, startRequest } from "./network.js";
 import { packPair, unpackPair } from "./pair_link.js";
@@ -15,7 +17,7 @@ import { Slot } from "./pair_slot.js";
 import { alike, fromWire, isBlank, paint, tint, toWire } from "./pixels.js";
 import { currentModel, state } from "./state.js";
 
-const DIGIT = 28; // pixels: what a frame has to hold
+const DIGIT = 28; // pixels: what a frame has to hold if a network has no pairs of its own
 const PAIRS = 100_000; // numbers to draw a random pair from
 const GHOST = 0.4; // how bright the input shines through under the reconstructions
 
@@ -28,21 +30,30 @@ const DRAWN = [
 
 const [askRandom, askMerge, askClassify, askDecode] = [latest(), latest(), latest(), latest()];
 
-/** How far a digit may be moved in the frame of a network: four pixels more than in MultiMNIST, at most twelve. */
-const reach = (frame) => Math.max(0, Math.min(12, Math.floor((frame - DIGIT) / 2) + 4));
+/** How far a picture may be moved in a frame: four pixels beyond its edge, at most twelve. */
+const reach = (frame, side) => Math.max(0, Math.min(12, Math.floor((frame - side) / 2) + 4));
+
+const sides = ({ first, second }) => [first.width, first.height, second.width, second.height];
+
+/** Whether a pair can be shown to a network: its frame holds both pictures, and they are of its classes, if known. */
+const suits = (pair, { image_size: frame, classes }) =>
+  Math.max(...sides(pair)) <= Math.min(...frame) && (pair.of ?? classes.join()) === classes.join();
+
+/** What a network's classes are. */
+const thingOf = ({ classes }) => (classes.every((name) => /^\d$/.test(name)) ? "digit" : "object");
 
 /** Why a network cannot look at pairs, or null. */
-function reasonAgainst({ channels, image_size: sides }) {
-  if (channels !== 1) return "Pairs are made of grey digits, and this network takes colours.";
-  return Math.min(...sides) < DIGIT ? "This network's pictures are too small for a digit." : null;
+function reasonAgainst({ channels, pairs, image_size: frame }) {
+  if (channels !== 1) return "Pairs are made of grey pictures, and this network takes colours.";
+  return !pairs && Math.min(...frame) < DIGIT ? "This network's pictures are too small for a digit." : null;
 }
 
 /** What a network was trained on. */
-function expectation({ multi, decoder, style }) {
-  const trained = multi
-    ? "This network was trained on overlapping digits."
-    : `This network was trained on single ${style === "digit" ? "digits" : "objects"} only.`;
-  return decoder ? trained : `${trained} It has no decoder, so it cannot draw its capsules.`;
+function expectation(model) {
+  const { multi, decoder, dims } = model;
+  const trained = `This network was trained on ${multi ? "overlapping" : "single"} ${thingOf(model)}s${multi ? "" : " only"}.`;
+  if (decoder) return trained;
+  return `${trained} It has no ${dims ? "decoder, so it cannot draw its capsules" : "capsules that could draw them"}.`;
 }
 
 /** Both reconstructions in their colours over the input, which shines through where neither has ink. */
@@ -56,14 +67,15 @@ function overlay(input, first, second, inks) {
 }
 
 class PairPanel {
-  constructor(body) {
+  constructor(section) {
+    this.section = section;
     Object.assign(this, { merged: null, answer: null, before: null }); // `before` is the input that the pair replaced
     this.slots = [0, 1].map((n) => new Slot(n + 1, {
       onDigit: (picture) => this.change({ [n === 0 ? "first" : "second"]: picture, classes: null }),
       onOffset: (offset) => this.change({ offsets: state.get("pair").offsets.with(n, offset) }, `offset ${n}`),
     }));
     this.note = h("p", { class: "pair-note" });
-    this.build(body);
+    this.build(section.querySelector(".body"));
   }
 
   build(body) {
@@ -75,7 +87,7 @@ class PairPanel {
     const picture = (id, title) => figure(id, title, { class: "pair-figure" });
     this.seen = picture("pair-seen", "What the network sees");
     this.both = picture("pair-both", "Both over the input");
-    this.phases = picture("pair-phases", "Its phases: one hue, one object");
+    this.phases = picture("pair-phases", "Colour is phase: one colour, one object");
     this.phases.figure.hidden = true;
     this.drawn = DRAWN.map(([id, title, label], n) => {
       const { label: box, select } = choice(label, [], { onchange: () => this.choose(n), "data-testid": `${id}-class` });
@@ -97,7 +109,7 @@ class PairPanel {
   /** Set the pair; Ctrl+Z restores the one before. With a `key`, changes that follow each other at once are one. */
   put(pair, key = null) {
     const before = state.get("pair");
-    if (before) record("pair", { undo: () => state.set({ pair: before }), redo: () => state.set({ pair }), key });
+    if (before && !pair.initial) record("pair", { undo: () => state.set({ pair: before }), redo: () => state.set({ pair }), key });
     state.set({ pair });
   }
 
@@ -108,7 +120,7 @@ class PairPanel {
   }
 
   /**
-   * The random pair of a number: two test digits of different classes. null stands for the pair of a first visit, the
+   * The random pair of a number: two test pictures of different classes. null stands for the pair of a first visit, the
    * first one that this network and those for pairs read.
    */
   async draw(number = null) {
@@ -119,7 +131,7 @@ class PairPanel {
       if (!answer || state.get("pair") !== before) return; // a link or a stroke set another one meanwhile
       const { first, second, offsets } = answer;
       const parts = { first: fromWire(first), second: fromWire(second), offsets, classes: null, absent: null };
-      this.put({ ...parts, initial: number === null });
+      this.put({ ...parts, initial: number === null, of: currentModel().classes.join() });
     } catch (error) {
       if (state.get("pair")) report(error); // the present pair stays
       else this.explain(sentence(error));
@@ -144,12 +156,24 @@ class PairPanel {
   meet() {
     const model = currentModel();
     if (!model) return;
-    this.better = model.multi ? null : state.get("models").find(({ multi }) => multi);
+    const others = state.get("models").filter(({ multi }) => multi);
+    const same = others.find(({ classes }) => classes.join() === model.classes.join());
+    this.better = model.multi ? null : same ?? (model.pairs ? null : others[0]);
+    this.name(model);
     this.switch.hidden = !this.better;
     if (this.better) this.switch.textContent = `Switch to ${this.better.title}`;
     this.answer = null;
     this.explain(reasonAgainst(model));
     return this.merge();
+  }
+
+  /** Speak of digits or of objects. */
+  name(model) {
+    const thing = thingOf(model);
+    this.section.querySelector("h2").textContent = `Two ${thing}s`;
+    const rest = model.decoder ? ", each drawn by its own capsule" : ": move them, and see what the network makes of it";
+    head(this.section, `Two ${thing}s in one picture${rest}.`, "x = min(1, x_1 + x_2)");
+    for (const slot of this.slots) slot.call(thing);
   }
 
   /** Say why there are no pairs for this network, or, with null, what it was trained on. */
@@ -161,12 +185,9 @@ class PairPanel {
   async merge() {
     const [pair, model] = [state.get("pair"), currentModel()];
     if (!model || reasonAgainst(model)) return;
-    if (!pair) {
-      if (model.pairs) await this.draw();
-      else this.explain("There are no pairs for this network: it was trained on other pictures.");
-      return;
-    }
-    const limit = reach(Math.min(...model.image_size));
+    if (model.pairs && !(pair && suits(pair, model))) return this.draw();
+    if (!pair) return this.explain("There are no pairs for this network: it was trained on other pictures.");
+    const limit = reach(Math.min(...model.image_size), Math.min(...sides(pair)));
     const offsets = pair.offsets.map((offset) => offset.map((move) => Math.min(limit, Math.max(-limit, move))));
     this.slots.forEach((slot, n) => slot.show(n === 0 ? pair.first : pair.second, offsets[n], limit));
     const body = { model: model.name, first: toWire(pair.first), second: toWire(pair.second), offsets };
@@ -193,7 +214,7 @@ class PairPanel {
     askDecode.forget();
     this.answer = null;
     this.seen.caption.textContent = "Nothing drawn yet";
-    this.seen.canvas.setAttribute("aria-label", "Two digits in one picture: nothing drawn yet");
+    this.seen.canvas.setAttribute("aria-label", "Two in one picture: nothing drawn yet");
     for (const part of this.figures.children) part.hidden = part !== this.seen.figure;
   }
 
@@ -216,7 +237,7 @@ class PairPanel {
       select.value = n < 2 ? state.get("pair").classes?.[n] ?? "" : wanted[n];
     });
     const longest = `${say(order[0])} and ${say(order[1])}`;
-    this.seen.canvas.setAttribute("aria-label", `Two digits in one picture; the longest capsules are ${longest}`);
+    this.seen.canvas.setAttribute("aria-label", `Two ${thingOf(model)}s in one picture; the strongest answers are ${longest}`);
     this.seen.caption.textContent = `Seen: ${longest}`;
     const drawable = poses !== null && model.decoder;
     for (const part of this.figures.children) part.hidden = !drawable && part !== this.seen.figure;
@@ -234,7 +255,7 @@ class PairPanel {
     this.phases.figure.hidden = !phases;
     if (!phases) return;
     paint(this.phases.canvas, fromWire(phases));
-    this.phases.canvas.setAttribute("aria-label", `The phases of ${title} as hues: ink of one hue belongs to one object`);
+    this.phases.canvas.setAttribute("aria-label", `The phases of ${title} as colours: one colour, one object`);
   }
 
   /** Each capsule's picture in the hue of its class; a class twice is the same picture twice. */
@@ -263,7 +284,7 @@ class PairPanel {
 }
 
 export function mount(section) {
-  const panel = new PairPanel(section.querySelector(".body"));
+  const panel = new PairPanel(section);
   state.on(["model", "models"], () => panel.meet()?.catch(report));
   state.on(["pair"], () => panel.merge().catch(report));
   state.on(["seen", "seenFrom", "pairMode"], () => panel.yield());

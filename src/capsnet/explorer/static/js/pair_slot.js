@@ -1,4 +1,4 @@
-/** One of the two digits of a pair: a small canvas to draw on, and two sliders that move it in the frame. */
+/** One of the two objects of a pair, often digits: a small canvas to draw on, and two sliders that move it in the frame. */
 
 import { latest, report } from "./api.js";
 import { button, h } from "./elements.js";
@@ -13,6 +13,12 @@ const DIGIT = 28; // a digit's frame, whatever the network's
 /** The middle of a picture, as large as a digit at the most. */
 const middle = (picture) => centred(picture, Math.min(DIGIT, picture.width), Math.min(DIGIT, picture.height));
 
+/** An empty picture of that size, or of the network's where that is smaller. */
+function nothing() {
+  const [height, width] = currentModel().image_size;
+  return middle(blank(width, height));
+}
+
 export class Slot {
   constructor(number, { onDigit, onOffset }) {
     this.see = latest();
@@ -22,7 +28,7 @@ export class Slot {
     const name = number === 1 ? "First" : "Second";
     const canvas = h("canvas", {
       class: "pair-paper", tabindex: "0", role: "application", "data-testid": `pair-canvas-${number}`,
-      "aria-label": `${name} digit, drawing area`, "aria-describedby": "draw-help",
+      "aria-describedby": "draw-help",
     });
     const cursor = h("div", { class: "cursor", hidden: true });
     this.ink = new Ink(canvas);
@@ -42,17 +48,28 @@ export class Slot {
     listenToKeys(canvas, cursor, pen);
     const moved = () => onOffset(this.sliders.map(({ input }) => Number(input.value)));
     this.sliders = [["dy", "down"], ["dx", "right"]].map(([axis, words]) => {
-      const look = { "data-testid": `pair-${axis}-${number}`, "aria-label": `${name} digit, ${words}` };
-      const input = h("input", { type: "range", step: 1, oninput: moved, ...look });
+      const input = h("input", { type: "range", step: 1, oninput: moved, "data-testid": `pair-${axis}-${number}` });
       const value = h("output", { class: "value" });
-      return { input, value, label: h("label", { class: "pair-slider" }, h("span", {}, words), input, value) };
+      return { input, value, words, label: h("label", { class: "pair-slider" }, h("span", {}, words), input, value) };
     });
-    const make = (text, words, onclick) => button(text, onclick, { class: "button small", "aria-label": words });
-    const clear = make("Clear", `Clear the ${name.toLowerCase()} digit`, () => this.clear());
-    const take = make("Use my drawing", `Use my drawing as the ${name.toLowerCase()} digit`, () => this.take());
+    const make = (text, onclick) => button(text, onclick, { class: "button small" });
+    const buttons = [make("Clear", () => this.clear()), make("Use my drawing", () => this.take())];
+    const title = h("h3", {});
+    Object.assign(this, { name, title, canvas, buttons });
     this.element = h("div", { class: `pair-slot slot-${number}` },
-      h("h3", {}, `${name} digit`), h("div", { class: "pair-easel" }, canvas, cursor), h("div", { class: "row" }, clear, take),
+      title, h("div", { class: "pair-easel" }, canvas, cursor), h("div", { class: "row" }, ...buttons),
       ...this.sliders.map(({ label }) => label));
+  }
+
+  /** Say what a pair is made of: "digit" or "object". */
+  call(thing) {
+    const name = `${this.name} ${thing}`;
+    const [clear, take] = this.buttons;
+    this.title.textContent = name;
+    this.canvas.setAttribute("aria-label", `${name}, drawing area`);
+    clear.setAttribute("aria-label", `Clear the ${name.toLowerCase()}`);
+    take.setAttribute("aria-label", `Use my drawing as the ${name.toLowerCase()}`);
+    for (const { input, words } of this.sliders) input.setAttribute("aria-label", `${name}, ${words}`);
   }
 
   /** The drawing becomes a digit: sized and centred as the network knows them. */
@@ -70,7 +87,7 @@ export class Slot {
   clear() {
     this.see.forget(); // else what was drawn before comes back
     this.ink.clear();
-    this.picture = blank(DIGIT, DIGIT);
+    this.picture = nothing();
     this.onDigit(this.picture);
   }
 

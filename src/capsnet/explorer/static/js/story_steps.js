@@ -112,8 +112,8 @@ export const STEPS = [
     live: decided, act: playRouting,
   },
   {
-    title: "Two digits at once", panels: ["pair"], needs: ({ channels, pairs }) => channels === 1 && pairs,
-    network: () => state.get("models").find(({ multi }) => multi),
+    title: "Two digits at once", panels: ["pair"], needs: ({ channels, pairs, decoder }) => channels === 1 && pairs && decoder,
+    network: () => state.get("models").find(({ multi, decoder }) => multi && decoder),
     words: () => ["Two digits, one over the other. Both capsules are long, and each has a pose of its own: so each draws " +
       "its own digit, in its own colour. Where a stroke belongs to both, both may draw it."],
     live: trainedOnPairs, act: moveApart,

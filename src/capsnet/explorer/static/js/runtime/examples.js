@@ -35,7 +35,7 @@ export async function galleryPage(model, kind, page) {
   const { kinds, set } = await ownOf(model);
   const rows = kinds[kind] ?? [];
   const shown = rows.slice(page * PAGE, (page + 1) * PAGE);
-  const items = shown.map(([index, label, seenAs]) => ({ index, label, seen_as: seenAs }));
+  const items = shown.map(([index, labels, seenAs]) => ({ index, labels, seen_as: seenAs }));
   const { image_size: [height, width], channels } = model;
   const empty = { width, height, channels, bytes: new Uint8Array(width * height * channels) };
   const pictures = await Promise.all(shown.map(([index]) => framed(set, index, model)));
@@ -44,8 +44,8 @@ export async function galleryPage(model, kind, page) {
 
 export async function digit(model, index) {
   const { kinds, set } = await ownOf(model);
-  const [, label] = kinds.any.find(([n]) => n === index) ?? [];
-  return { picture: await framed(set, index, model), label };
+  const [, labels] = kinds.any.find(([n]) => n === index) ?? [];
+  return { picture: await framed(set, index, model), labels };
 }
 
 /** The pair of a number (there are fewer than on a server: the numbers begin again), or, with null, the first one. */

@@ -152,8 +152,8 @@ export async function answer(path, body) {
   if (name === "upload") return { seen: toWire(await upload(body, model, query.get("centre") !== "false")) };
   const index = /^digit\/(\d+)$/.exec(name);
   if (index) {
-    const { picture, label } = await digit(model, Number(index[1]));
-    return { seen: toWire(picture), label };
+    const { picture, labels } = await digit(model, Number(index[1]));
+    return { seen: toWire(picture), labels };
   }
   if (!WITHOUT[name]) throw new Error(`This page has no server, which would be needed for ${path}.`);
   return WITHOUT[name](model, query);
