@@ -1,27 +1,29 @@
 """Whether a stored report is of today's experiment: it would train the same runs, or use the same bundled weights."""
 
+from typing import Literal
+
 from capsnet import weights
 from capsnet.experiments import Lab, Report, get
 from capsnet.experiments.lab import bundled_for, identity
 
 
-def is_stale(report: Report) -> bool:
-    """Whether the experiment has changed since, or what was trained for the report was not recorded.
+def version_of(report: Report) -> Literal["today", "earlier", "unknown"]:
+    """``unknown``: the report is older than the record of its runs.
 
     Runs that depend on files of the user (None) are not compared: their names hold a path of another machine.
     """
     source = report.source
     if source["budget"] == "shipped":
-        return source["bundled"] != bundled_today(source["name"])
+        return "today" if source["bundled"] == bundled_today(source["name"]) else "earlier"
     if "runs" not in source:
-        return bool(source.get("trained_on"))  # an experiment that trains nothing has nothing to record
+        return "unknown" if source.get("trained_on") else "today"  # nothing was trained, so there is nothing to record
     if source["runs"] is None:
-        return False
+        return "today"
     try:
         today = get(source["name"]).planned_runs(source["budget"], len(source["seeds"]), source["options"])
     except ValueError:  # an option that it no longer has
-        return True
-    return today is not None and today != source["runs"]
+        return "earlier"
+    return "today" if today in (None, source["runs"]) else "earlier"
 
 
 def bundled_today(name: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ Every final run is in the table, none was dropped. Bundled weights are rounded t
 the rounded weights: `capsnet evaluate NAME` gives them again. Brackets are 95 % intervals; of affNIST's 320,000
 pictures, 32 are of the same digit each, so that its interval is narrower than it should be."""
 
-ENSEMBLE = "has no training of its own: the mean of {}, taken without a choice and tested once"
+ENSEMBLE = " has no training of its own: the mean of {}, taken without a choice and tested once"
 
 # what the literature has for the same task, in percent of error, and whose it is
 PUBLISHED: dict[str, tuple[float, str]] = {
@@ -42,7 +42,7 @@ def weights_section(runs: Path) -> str:
     final = {name: card for name, card in sorted(cards.items()) if "origin" in card}
     if not final:
         return ""
-    section = Document("weights", ["**Bundled weights**", " ".join([PROTOCOL, *shifted(final)])])
+    section = Document("weights", ["**Bundled weights**", "\n".join([PROTOCOL, *shifted(final)])])
     if alone := [f"`{name}`" for name in final if name not in weights.list_weights() and "members" not in final[name]]:
         section.add(
             f"Not bundled, with the numbers at the end of their runs: {', '.join(alone)}. `NAME-1` and so on are the "
@@ -54,10 +54,10 @@ def weights_section(runs: Path) -> str:
     for name, card in final.items():
         origin = card["origin"]
         members = ", ".join(f"`{member}`" for member in card.get("members", {}))
-        begin = ENSEMBLE.format(members) if members else f"seed {card['seed']}"
+        begin = ENSEMBLE.format(members) if members else f": seed {card['seed']}"
         resumed = "".join(f", resumed at step {one['step']:,}" for one in origin.get("resumed", []))
         section.add(
-            f"`{name}`: {begin}, commit {origin['commit']}, capsnet {origin['capsnet']}, torch "
+            f"`{name}`{begin}, commit {origin['commit']}, capsnet {origin['capsnet']}, torch "
             f"{origin['torch']}, Python {origin['python']}, {origin['processor']}, {origin['threads']} thread(s), "
             f"{origin['started']}{resumed}:",
             Code(origin["command"]),
@@ -83,7 +83,7 @@ def shifted(cards: dict[str, dict[str, Any]]) -> list[str]:
     far = {name: largest_shift(card) for name, card in cards.items() if card["data"].startswith("affnist")}
     if not far:
         return []
-    words = f"Its published figures come from training with shifts of up to {PAPER_SHIFT} pixels"
+    words = f"Published figures of affNIST come from training with shifts of up to {PAPER_SHIFT} pixels"
     if set(far.values()) == {PAPER_SHIFT}:
         return [f"{words}, as here."]
     return [f"{words}; here they are up to {', '.join(f'{shift} (`{name}`)' for name, shift in far.items())}."]
@@ -96,7 +96,7 @@ def error_of(accuracy: dict[str, Any]) -> Measure:
 
 
 def task(name: str) -> str:
-    """What a run is a run of: ``NAME-1``, ``NAME-2`` and so on are further ones of ``NAME``, unless listed themselves."""
+    """What a run is a run of: ``NAME-1``, ``NAME-2`` and so on are others of ``NAME``, unless listed themselves."""
     return name if name in PUBLISHED else re.sub(r"-\d$", "", name)
 
 

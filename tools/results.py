@@ -15,10 +15,16 @@ from pathlib import Path
 from capsnet.drawing.document import Document, Table
 from capsnet.experiments import Budget, Report, list_experiments
 from capsnet.experiments import get as get_experiment
-from tools._stale import is_stale
+from tools._stale import version_of
 from tools._weights import weights_section
 
-STALE = "Measured with an earlier version of this experiment or its networks (capsnet {}): run the command below again."
+NOTES = {
+    "today": "",
+    "earlier": "Measured with an earlier version of this experiment or of its networks (capsnet {}): run the command "
+    "below again.",
+    "unknown": "Measured with capsnet {}, which did not record its runs: whether the experiment has changed since is "
+    "not known.",
+}
 PREFACE = """# Results
 
 Every table and figure of the literature that `capsnet reproduce` has, as measured with this package: ours beside the
@@ -76,13 +82,13 @@ def render(docs: Path) -> str:
         contents.append(f"- not run yet: {', '.join(missing)}")
     sections = [weights] if weights else []
     for report in reports.values():
-        note = STALE.format(report.source["environment"]["capsnet"]) if is_stale(report) else ""
+        note = NOTES[version_of(report)].format(report.source["environment"]["capsnet"])
         sections.append(report.to_markdown(level=2, note=note))
     return "\n".join([PREFACE, claims_table(reports), *contents, "", *sections])
 
 
 def budget_of(report: Report) -> str:
-    return report.source["budget"] + (", earlier version" if is_stale(report) else "")
+    return report.source["budget"] + (", earlier version" if version_of(report) == "earlier" else "")
 
 
 def claims_table(reports: dict[str, Report]) -> str:

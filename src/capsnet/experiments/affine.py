@@ -16,7 +16,7 @@ from capsnet.experiments import _nets
 from capsnet.experiments._claims import Claim, lower
 from capsnet.experiments._registry import ALL, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
-from capsnet.experiments.lab import Budget, Lab
+from capsnet.experiments.lab import Lab
 from capsnet.inference import evaluate
 from capsnet.metrics import compare, difference
 from capsnet.models import Model
@@ -114,7 +114,7 @@ def largest_shift(card: dict[str, Any]) -> int:
     return (digits.shift or 0) + trained["augment"]["shift"]
 
 
-def when_stopped(budget: Budget, shifts: set[int]) -> str:
+def when_stopped(budget: str, shifts: set[int]) -> str:
     """When training stops; of bundled networks also by up to how many pixels their digits were shifted."""
     if budget not in TO_THE_END:
         return "training stops after the first epoch that reaches the goal on validation digits."
