@@ -2,8 +2,9 @@
 
     python -m tools.results [OUT [DOCS]]      (`make results`)
 
-For each experiment the largest budget that is finished in OUT is copied to DOCS/results (JSON file and figures), and
-the page is written anew from the files there. An experiment that was not run again keeps its section.
+For each experiment the last of its budgets that is finished in OUT is copied to DOCS/results (JSON file and figures),
+and the page is written anew from the files there. An experiment that was not run again keeps its section, which says so
+if the experiment is no longer the same.
 """
 
 import argparse
@@ -12,11 +13,18 @@ import sys
 from pathlib import Path
 
 from capsnet.drawing.document import Document, Table
-from capsnet.experiments import Report, list_experiments
+from capsnet.experiments import Budget, Report, list_experiments
 from capsnet.experiments import get as get_experiment
+from tools._stale import version_of
 from tools._weights import weights_section
 
-BUDGETS = ("paper", "day", "shipped", "quick")  # best first; the numbers of a smoke run have no meaning
+NOTES = {
+    "today": "",
+    "earlier": "Measured with an earlier version of this experiment or of its networks (capsnet {}): run the command "
+    "below again.",
+    "unknown": "Measured with capsnet {}, which did not record its runs: whether the experiment has changed since is "
+    "not known.",
+}
 PREFACE = """# Results
 
 Every table and figure of the literature that `capsnet reproduce` has, as measured with this package: ours beside the
@@ -39,12 +47,18 @@ def gather(out: Path, docs: Path) -> list[str]:
     """Copy what is finished, write the page, and return the names of the experiments that were copied."""
     copied = []
     for name in list_experiments():
-        finished = [out / budget / name for budget in BUDGETS if (out / budget / name / f"{name}.json").is_file()]
+        folders = [out / budget / name for budget in ranked(name)]
+        finished = [folder for folder in folders if (folder / f"{name}.json").is_file()]
         if finished:
             copy(finished[0], name, docs / "results")
             copied.append(name)
     (docs / "RESULTS.md").write_text(render(docs))
     return copied
+
+
+def ranked(name: str) -> list[Budget]:
+    """The budgets of an experiment, best first, without smoke, whose numbers have no meaning."""
+    return [budget for budget in reversed(get_experiment(name).budgets) if budget != "smoke"]
 
 
 def copy(folder: Path, name: str, place: Path) -> None:
@@ -63,17 +77,24 @@ def render(docs: Path) -> str:
     reports = {name: Report.read(file, Path("results") / name) for name, file in files.items() if file.is_file()}
     weights = weights_section(docs / "results" / "runs")
     contents = ["- [Bundled weights](#weights)"] if weights else []
-    contents += [f"- [{r.source['title']}](#{name}) ({r.source['budget']})" for name, r in reports.items()]
+    contents += [f"- [{r.source['title']}](#{name}) ({budget_of(r)})" for name, r in reports.items()]
     if missing := [name for name in files if name not in reports]:
         contents.append(f"- not run yet: {', '.join(missing)}")
-    sections = [*([weights] if weights else []), *(report.to_markdown(level=2) for report in reports.values())]
+    sections = [weights] if weights else []
+    for report in reports.values():
+        note = NOTES[version_of(report)].format(report.source["environment"]["capsnet"])
+        sections.append(report.to_markdown(level=2, note=note))
     return "\n".join([PREFACE, claims_table(reports), *contents, "", *sections])
+
+
+def budget_of(report: Report) -> str:
+    return report.source["budget"] + (", earlier version" if version_of(report) == "earlier" else "")
 
 
 def claims_table(reports: dict[str, Report]) -> str:
     """One row for each claim that the reports decide."""
     rows = [
-        [c.text, c.source, c.verdict, c.finding, f"[{name}](#{name}), {report.source['budget']}"]
+        [c.text, c.source, c.verdict, c.finding, f"[{name}](#{name}), {budget_of(report)}"]
         for name, report in reports.items()
         for c in get_experiment(name).claims(report)
     ]

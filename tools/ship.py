@@ -3,6 +3,7 @@
     python -m tools.ship runs/mine NAME [DATA ...]
     python -m tools.ship --profile NAME ...
     python -m tools.ship --card runs/mine docs/results/runs/NAME.json
+    python -m tools.ship --half-credit NAME ...
 
 The run has been tested once, at its end. The bundled model is the same network with its numbers rounded to float16, so
 the card has the accuracy of the *stored* numbers, and that of the run beside it where rounding changed it. DATA are
@@ -11,6 +12,9 @@ weights file (from where docs/RESULTS.md takes it) and, as a page, beside it.
 
 `--card` writes the card of a run that is not bundled, as a file that docs/RESULTS.md is made from. A run that another
 one replaces leaves its card as the first free NAME-1, NAME-2, ...: every final run is reported.
+
+Where a picture has several objects, the card also has the accuracy with half credit. `--half-credit` measures it anew
+for bundled models and writes it into their cards; their weights stay as they are.
 
 The profile is what the explorer's sliders, their names and its gallery come from. Ranges, means and hard examples are
 `profiles.measure` on the test split; the dimensions are named by the rule of the experiment `perturb`, on validation
@@ -43,8 +47,10 @@ SUMMARIES = {
     "efficient-mnist": "Efficient-CapsNet, 161,824 parameters before the decoder, on MNIST",
     "capsnet-multimnist": "two overlapping digits, each drawn by its own capsule: a residual capsule network",
     "capsnet-multimnist-cnn": "the plain twin of capsnet-multimnist: the same stem, no capsules",
-    "capsnet-affine": "Efficient-CapsNet on digits that were only shifted, tested on affine ones",
-    "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same convolutions, no capsules",
+    "capsnet-multimnist-6": "two digits shifted by up to 6 pixels, as in the authors' code: a residual capsule network",
+    "capsnet-multimnist-6-cnn": "the plain twin of capsnet-multimnist-6: the same stem, no capsules",
+    "capsnet-affine": "a residual capsule network on digits that were only shifted, tested on affine ones",
+    "capsnet-affine-cnn": "the plain twin of capsnet-affine: the same stem, no capsules",
     "matrix-mnist": "matrix capsules with EM routing at CPU widths, on MNIST",
     "capsnet-shapes": "Efficient-CapsNet on houses, boats and faces made of the same parts",
     "capsnet-shapes-cnn": "the plain twin of capsnet-shapes: the same convolutions, no capsules",
@@ -55,6 +61,8 @@ PURPOSES = {
     "efficient-mnist": "Few parameters and as accurate; it routes in one step of attention.",
     "capsnet-multimnist": "For two overlapping digits: see the panel Two digits.",
     "capsnet-multimnist-cnn": "No capsules: the plain network to hold capsnet-multimnist against.",
+    "capsnet-multimnist-6": "For two digits that stand further apart, as in the authors' code.",
+    "capsnet-multimnist-6-cnn": "No capsules: the plain network to hold capsnet-multimnist-6 against.",
     "capsnet-affine": "Trained on shifted digits only: draw slanted and turned ones, and see how far it goes.",
     "capsnet-affine-cnn": "No capsules: the plain network to hold capsnet-affine against.",
     "matrix-mnist": "Poses are matrices, and the routing is EM; no decoder, so no knobs.",
@@ -63,6 +71,7 @@ PURPOSES = {
 }
 RUNS = Path("docs/results/runs")
 CARD = ("recipe", "seed", "epoch", "at_its_end", "trained_on", "seconds", "origin")
+HALF = "half_credit_at_its_end"  # where a picture has several objects
 RESUMED = ("step", "started", "threads", "processes", "commit")  # of each time a run was resumed
 ORIGIN = ("command", "commit", "capsnet", "torch", "numpy", "python", "processor", "threads", "started")
 
@@ -86,13 +95,43 @@ def ship(run: Path, name: str, tested_on: list[str], place: Path = weights.SHIPP
         "data": specs[0],
         "test_accuracy": tests[specs[0]].accuracy._asdict(),
         "tests": {spec: result.accuracy._asdict() for spec, result in tests.items()},
+        **half_credit(tests),
         "slice": {"n": few.n, "right": round(few.value * few.n)},
     }
     file = place / f"{name}.safetensors"
     keep_card(file, stored.card, runs)
-    weights.save(stored, file, dtype=torch.float16)
-    file.with_suffix(".md").write_text(page(name, stored))
+    write(stored, file)
     return file
+
+
+def write(model: Model, file: Path) -> None:
+    """A bundled model: half-precision weights with their card, and the card as a page."""
+    weights.save(model, file, dtype=torch.float16)
+    file.with_suffix(".md").write_text(page(file.stem, model))
+
+
+def half_credit(tests: dict[str, Evaluation]) -> dict[str, Any]:
+    """The entry of a card; nothing where pictures have one object."""
+    shares = {spec: one.half_credit._asdict() for spec, one in tests.items() if one.half_credit}
+    return {"half_credit": shares} if shares else {}
+
+
+def add_half_credit(name: str, place: Path = weights.SHIPPED) -> None:
+    """Measure a bundled model with half credit and write that into its card."""
+    file = place / f"{name}.safetensors"
+    model, before = weights.load(file), lab.identity(file)
+    specs = [spec for spec in model.card.get("tests", {}) if data.info(spec).objects != 1]
+    tests = {spec: measured(model, spec, None) for spec in specs}
+    found = half_credit(tests)
+    if not found:
+        raise ValueError(f"{name} was not tested on pictures of several objects: there is no half credit")
+    for spec, result in tests.items():
+        given = model.card["tests"][spec]["value"]
+        if abs(given - result.accuracy.value) > 1e-9:
+            raise ValueError(f"{name} has {result.accuracy} on {spec}, its card {given:.2%}: ship it again")
+    model.card = model.card | found
+    write(model, file)
+    assert lab.identity(file) == before  # the same numbers
 
 
 def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
@@ -102,7 +141,8 @@ def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
         return  # no file, no final run, or the same run again
     spec, end = card["trained_on"]["data"], card["at_its_end"]
     old = {key: card[key] for key in CARD} | {"data": spec, "test_accuracy": end, "tests": {spec: end}}
-    taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")}
+    old |= {HALF: card[HALF], "half_credit": {spec: card[HALF]}} if HALF in card else {}
+    taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")} | SUMMARIES.keys()
     name = next(name for n in itertools.count(1) if (name := f"{file.stem}-{n}") not in taken)
     write_card(old, runs / f"{name}.json")
 
@@ -119,7 +159,7 @@ def config_of(run: Path) -> dict[str, Any]:
 def history(run: Path) -> dict[str, Any]:
     """What a card says about the origin of weights."""
     config, env, results = (json.loads((run / file).read_text()) for file in (CONFIG, ENV, RESULTS))
-    end = lab.main_metric(results)
+    end, half = lab.main_metric(results), results.get("half_credit")
     resumed = [{key: one[key] for key in RESUMED} for one in env.get("resumed", [])]
     return {
         "recipe": config["recipe"],
@@ -134,6 +174,7 @@ def history(run: Path) -> dict[str, Any]:
         "origin": {key: env[key] for key in ORIGIN}
         | {"command": command(env["command"])}
         | ({"resumed": resumed} if resumed else {}),
+        **({"half_credit": {config["data"]: half}, HALF: half} if half else {}),
     }
 
 
@@ -146,6 +187,7 @@ def page(name: str, model: Model) -> str:
     """The card as a page."""
     card, origin = model.card, model.card["origin"]
     rows = [(f"test accuracy, {spec}", str(Proportion(**share))) for spec, share in card["tests"].items()]
+    rows += [(f"with half credit, {spec}", str(Proportion(**s))) for spec, s in card.get("half_credit", {}).items()]
     if card["at_its_end"] != card["tests"][card["trained_on"]["data"]]:
         rows.append(("at the end of the run, in float32", str(Proportion(**card["at_its_end"]))))
     trained = card["trained_on"]
@@ -222,16 +264,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", nargs="*", help="test sets besides that of the run")
     parser.add_argument("--profile", nargs="+", metavar="NAME", help="measure the profiles of bundled models")
     parser.add_argument("--card", nargs=2, type=Path, metavar=("RUN", "FILE"), help="write the card of a run alone")
+    parser.add_argument("--half-credit", nargs="+", metavar="NAME", help="add half credit to cards of bundled models")
     args = parser.parse_args(arguments)
-    if sum((args.run is not None, args.profile is not None, args.card is not None)) != 1 or (
-        args.run and not args.name
-    ):
-        parser.error("give RUN and NAME, or --profile NAME ..., or --card RUN FILE")
+    jobs = (args.run, args.profile, args.card, args.half_credit)
+    if sum(job is not None for job in jobs) != 1 or (args.run and not args.name):
+        parser.error("give RUN and NAME, or --profile NAME ..., or --card RUN FILE, or --half-credit NAME ...")
     try:
         if args.card:
             write_card(history(args.card[0]), args.card[1])
         elif args.run:
             ship(args.run, args.name, args.data)
+        for name in args.half_credit or []:
+            add_half_credit(name)
         for name in args.profile or ([args.name] if args.run else []):
             write_profile(name)
     except (ValueError, OSError) as error:

@@ -1,5 +1,6 @@
 """``compare``: which routings take part with which settings, what is measured, and the command."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from capsnet import cli, create_model, recipes, routing
 from capsnet.data import ArrayDataset
-from capsnet.experiments import Declined, Measure, Report, compare, reproduce
+from capsnet.experiments import Declined, Measure, Report, _compared, _nets, compare, reproduce
 from capsnet.experiments.compare import config, contenders, plan, setting
 from capsnet.experiments.lab import Lab
+from capsnet.models.capsnet import CapsNet
 from capsnet.routing import _registry
+from capsnet.training import TrainConfig
 
 DOTS = np.zeros((2, 1, 4, 4), np.uint8)
 
@@ -108,8 +112,8 @@ def test_other_iterations_apply_to_all_layers(monkeypatch: pytest.MonkeyPatch) -
         seen.append(iterations(model))
         return SimpleNamespace(accuracy=SimpleNamespace(value=0.75))
 
-    monkeypatch.setattr(compare, "evaluate", evaluated)
-    errors = compare.other_iterations(SimpleNamespace(model=model), ArrayDataset(DOTS, np.array([0, 1])))  # pyright: ignore
+    monkeypatch.setattr(_compared, "evaluate", evaluated)
+    errors = _compared.other_iterations(SimpleNamespace(model=model), ArrayDataset(DOTS, np.array([0, 1])))  # pyright: ignore
     assert errors == {"1": 25.0, "2": 25.0, "3": 25.0, "5": 25.0}
     assert seen == [[1] * 3, [2] * 3, [3] * 3, [5] * 3]
     assert iterations(model) == [2] * 3
@@ -125,17 +129,57 @@ def test_chance_is_known_for_one_class_a_picture() -> None:
 def test_findings_need_intervals_apart() -> None:
     control = Measure("uniform", [3.0], interval=(2.5, 3.5))
     better, same = Measure("dynamic", [1.0], interval=(0.8, 1.2)), Measure("em", [2.9], interval=(2.4, 3.4))
-    facts = {"seconds per epoch": None, "peak megabytes": 10.0, "parameters": 5, "entropy": None, "test iterations": {}}
+    facts: dict[str, Any] = {"seconds per epoch": None, "peak megabytes": 10.0, "parameters": 5, "entropy": None}
+    facts |= {"test iterations": {}, "shares": {}}
     report = Report()
     compare.describe(report, "dots", [control, better, same], dict.fromkeys(("uniform", "dynamic", "em"), facts))
     assert "lower error: dynamic; higher error: none" in report.findings[1]
     assert "dots: lowest test error: dynamic" in report.findings[0]
     assert report.tables[0].rows[0] == ["uniform", control.shown(), "-", "10", "5", "-", "-", "-", "-"]
-    shares = {"own": [0.1, 0.25], "first": [0.1, 0.5], "chance": 0.1}
+    shares = {"own": 0.25, "first": 0.5, "chance": 0.1}
     report = Report()
     compare.describe(report, "dots", [control], {"uniform": facts | {"shares": shares}})
     assert report.tables[0].rows[0][6:8] == ["25.0 %", "50.0 %"]
-    assert "chance is 10.0 %" in report.findings[1]
+    assert "to own object" not in " ".join(report.findings)  # explained once for all data sets
+    [sentence] = compare.explained({"dots": 0.1, "lines": 1 / 3})
+    assert sentence.endswith("chance is 10.0 % (dots), 33.3 % (lines).")
+    assert compare.explained({}) == []
+
+
+def test_seeds_are_averaged() -> None:
+    def seed(entropy: float, own: float, error: float) -> dict[str, Any]:
+        shares = {"own": [0.1, own], "first": [0.2, 2 * own], "chance": 0.1}
+        return {"entropy": entropy, "test iterations": {"1": error}, "shares": shares}
+
+    means = _compared.averaged([seed(0.2, 0.1, 10.0), seed(0.6, 0.3, 20.0)])
+    assert means["entropy"] == pytest.approx(0.4)
+    assert means["test iterations"] == {"1": 15.0}
+    assert means["shares"] == pytest.approx({"own": 0.2, "first": 0.4, "chance": 0.1})
+    unknown: dict[str, Any] = {"entropy": None, "test iterations": {}, "shares": {}}
+    assert _compared.averaged([unknown, unknown]) == unknown
+
+
+def test_steps_are_measured_in_the_precision_of_the_training(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That which ``auto`` chose is recorded in the run."""
+    seen: list[bool] = []
+
+    def forward(self: Any, *args: Any, **options: Any) -> Any:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return real(self, *args, **options)
+
+    real = CapsNet.forward
+    monkeypatch.setattr(CapsNet, "forward", forward)
+    (tmp_path / "env.json").write_text(json.dumps({"precision": "bf16"}))
+    auto = dataclasses.replace(quick, precision="auto")
+    trained: Any = SimpleNamespace(folder=tmp_path)
+    for one in (_compared.as_trained(auto, trained), quick, auto):  # the last one: too short to measure
+        _nets.training_step(one)()
+    assert seen == [True, False, False]
+    words = compare.precisions("dots", {"em": {"precision": "fp32"}, "uniform": {"precision": "bf16"}})
+    assert words == ["dots: trained and timed in bf16 (uniform); fp32 (em)."]
+    assert compare.precisions("dots", {"em": {"precision": "fp32"}}) == []
 
 
 def test_external_routing_takes_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +191,11 @@ def test_external_routing_takes_part(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lab = Lab("compare", "quick", 1, tmp_path)
     assert {"halved", "halved-twice"} <= set(contenders(lab))
     assert config(lab, "MultiMNIST", "halved-twice", 0).model_options["routing_options"] == {"power": 2.0}
-    cli.main(["compare", "--routings", "halved", "--budget", "smoke", "--out", str(tmp_path)])
+    cli.main(["compare", "--routings", "halved", "--budget", "smoke", "--seeds", "2", "--out", str(tmp_path)])
     document = json.loads((tmp_path / "smoke" / "compare" / "compare.json").read_text())
     assert document["raw"]["MultiMNIST"]["halved"]["peak megabytes"] > 1
     assert document["raw"]["MultiMNIST"]["halved"]["entropy"] == pytest.approx(1)
+    assert len(document["raw"]["MultiMNIST"]["halved"]["seeds"]) == 2
     assert document["tables"][0]["rows"][0][0] == "halved"
 
 
@@ -164,5 +209,6 @@ def test_compare_command_prints_the_table(tmp_path: Path, capsys: pytest.Capture
     assert set(document["raw"]["MultiMNIST"]["attention"]["test iterations"]) == {"1", "2", "3", "5"}
     assert document["raw"]["MultiMNIST"]["uniform"]["test iterations"] == {}
     assert document["raw"]["MultiMNIST"]["uniform"]["entropy"] == pytest.approx(1)
-    assert document["raw"]["MultiMNIST"]["uniform"]["shares"]["own"] == [pytest.approx(0.1)]
+    assert document["raw"]["MultiMNIST"]["uniform"]["shares"]["own"] == pytest.approx(0.1)
+    assert sum("to own object" in sentence for sentence in document["findings"]) == 1
     assert document["raw"]["MultiMNIST"]["uniform"]["peak megabytes"] > 1

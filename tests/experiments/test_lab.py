@@ -125,3 +125,30 @@ def test_strong_networks_have_one_stem_and_as_many_parameters(tmp_path: Path, sp
     assert stems[0] == stems[1]
     same = ("data", "epochs", "batch_size", "optimizer", "lr", "schedule", "augment", "ema", "precision")
     assert all(getattr(caps, key) == getattr(cnn, key) for key in same)
+
+
+def test_bundled_network_was_trained_on_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that were also tested on it are for other data."""
+    six = "multimnist:shift=6,canvas=36"
+
+    def about(network: str, spec: str) -> dict:
+        card = {"tests": {"multimnist": {}, six: {}}, "trained_on": {"data": spec, "split": "train"}}
+        return {"config": {"name": network}, "card": card}
+
+    early = {"config": {"name": "residual-capsnet"}, "card": {"trained_on": "train (50,000 digits)"}}
+    found = {
+        "a-early": early,
+        "caps": about("residual-capsnet", "multimnist"),
+        "caps-6": about("residual-capsnet", six),
+        "caps-6-cnn": about("residual-cnn", six),
+        "caps-cnn": about("residual-cnn", "multimnist"),
+    }
+    for order in (sorted(found), sorted(found, reverse=True)):
+        monkeypatch.setattr(module, "list_weights", lambda order=order: order)
+        monkeypatch.setattr(module, "resolve", lambda name: name)
+        monkeypatch.setattr(module, "read_metadata", found.__getitem__)
+        for spec, name in (("multimnist", "caps"), (six, "caps-6")):
+            assert module.bundled_for(TrainConfig(model="capsnet", data=spec)) == name
+            assert module.bundled_for(TrainConfig(model="baseline-cnn", data=spec)) == f"{name}-cnn"
+    with pytest.raises(ValueError, match="no bundled model is like capsnet, and trained and tested on mnist"):
+        module.bundled_for(TrainConfig(model="capsnet", data="mnist"))

@@ -18,7 +18,7 @@ from capsnet import data
 from capsnet.data import Augment
 from capsnet.experiments.lab import Lab, bundled_for
 from capsnet.inference import pick_device
-from capsnet.training import TrainConfig, build, loss_inputs
+from capsnet.training import Objective, TrainConfig, build, choose_precision, first, loss_inputs
 
 TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
 TINY_CNN = {"channels": [8, 16, 16], "widths": [32]}
@@ -91,15 +91,18 @@ def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, cha
 
 
 def training_step(config: TrainConfig, device: str = "cpu") -> Callable[[], int]:
-    """A function that computes a batch forward and backward and returns its size, for measuring time or memory."""
-    training = data.load(config.data, config.train_on)
+    """A function that computes a batch forward and backward as training does, in its precision, and returns the batch's
+    size, for measuring time or memory."""
+    training = first(data.load(config.data, config.train_on), config.limit)
     model = build(config, training).to(pick_device(device))
+    precision = choose_precision(config, model, training) if config.precision == "auto" else config.precision
+    objective = Objective(model, precision)
     batch = training.batch(range(min(config.batch_size, len(training))))
-    images, labels, targets, wanted, _ = loss_inputs(batch, model)
+    inputs = loss_inputs(batch, model)
 
     def step() -> int:
-        model.loss(model(images, labels=labels), targets, wanted).total.backward()
-        return len(images)
+        objective(*inputs, 0)[0].backward()
+        return len(batch.images)
 
     return step
 

@@ -1,9 +1,12 @@
 """The experiments that ``reproduce`` knows, by name: each declares its title, its trainings and its budgets."""
 
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from capsnet import data
 from capsnet._names import check_name
 from capsnet.experiments._claims import Claims
 from capsnet.experiments._report import Report
@@ -14,8 +17,8 @@ TRAINED: tuple[Budget, ...] = ("smoke", "quick", "paper")
 """The budgets of an experiment that trains its own networks."""
 STRONG: tuple[Budget, ...] = ("smoke", "quick", "day", "paper")
 """Those of one that also compares networks that are trained to the end, in hours."""
-ALL: tuple[Budget, ...] = ("smoke", "quick", "shipped", "day", "paper")
-"""Those of one that can also be run with the bundled networks."""
+ALL: tuple[Budget, ...] = ("smoke", "quick", "day", "shipped", "paper")
+"""Those of one that can also be run with the bundled networks, which were trained for longer than those of ``day``."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,16 @@ class Experiment:
     verb: str
     about: str
     claims: Claims
+
+    def planned_runs(self, budget: Budget, seeds: int, options: dict[str, Any]) -> list[str] | None:
+        """The names of the runs that it plans where nothing is finished, which a report records: another version of the
+        experiment plans others. None where a run depends on files of the user."""
+        with tempfile.TemporaryDirectory() as empty:
+            lab = Lab(self.name, budget, seeds, empty, options=options)
+            planned = self.plan(lab)
+            if any(data.path_of(config.data) for config in planned):
+                return None
+            return sorted({lab.where(config).name for config in planned})
 
 
 _REGISTRY: dict[str, Experiment] = {}
@@ -52,7 +65,7 @@ def register(
         name: what ``capsnet reproduce`` calls it.
         title: one line for people.
         plan: which training runs it needs, as a function of the lab.
-        budgets: which budgets it supports.
+        budgets: which budgets it supports, weakest first: docs/RESULTS.md shows the last one that is finished.
         options: the names of the options it takes besides those of ``reproduce``.
         verb: the verb of the command line that takes these options, if there is one.
         claims: the claims that a report decides, for the table at the top of docs/RESULTS.md.

@@ -39,7 +39,8 @@ class Report:
     """What is not as in the paper: budget, size, data."""
     raw: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
-    """Where it comes from: name, title, about, budget, seeds, command, seconds, environment. Set by ``reproduce``."""
+    """Where it comes from: name, title, about, budget, seeds, options, command, planned runs, seconds, environment. Set
+    by ``reproduce``."""
 
     def draw(self, path: Path, caption: str) -> None:
         """Add a figure that has been drawn."""
@@ -70,9 +71,9 @@ class Report:
             values,
         )
 
-    def to_markdown(self, level: int = 1) -> str:
-        """The report as Markdown, under a heading of this level that is the experiment's name."""
-        blocks = [f"**{self.source['title']}**", *self._results()]
+    def to_markdown(self, level: int = 1, note: str = "") -> str:
+        """The report as Markdown, under a heading of this level that is the experiment's name, and a note on it."""
+        blocks = [f"**{self.source['title']}**", note, *self._results()]
         if self.differs:
             blocks += ["What differs from the publication:", Bullets(self.differs)]
         blocks += [Code(self.source["command"]), f"{duration(self.source['seconds'])} of work; {self._machine()}"]

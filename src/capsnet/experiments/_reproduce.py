@@ -76,9 +76,13 @@ def reproduce(
         "environment": environment(pick_device(device)) | {"started": started, "threads": torch.get_num_threads()},
         "trained_on": sorted(lab.machines),
         "bundled": lab.bundled,
+        "options": options,
+        "runs": experiment.planned_runs(budget, len(lab.seeds), options),
     }
     write_atomically(lab.folder / f"{name}.html", report.to_html())
-    write_atomically(lab.folder / f"{name}.json", json.dumps(report.to_dict(), indent=1) + "\n")  # last: all is there
+    write_atomically(
+        lab.folder / f"{name}.json", json.dumps(report.to_dict(), indent=1, default=str) + "\n"
+    )  # last: all is there
     return lab.folder
 
 

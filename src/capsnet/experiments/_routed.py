@@ -37,7 +37,7 @@ def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] |
     net: dict[str, Any] = {"primary": "grid", "primary_dim": 16, "squash": squash} | lab.pick(TINY, {}, {})
     net |= {"routing_options": options} if options else {}
     return TrainConfig(
-        recipe=f"phase-{name}",
+        recipe=f"routed-{name}",
         model="residual-capsnet",
         model_options=net,
         routing=algorithm.name,

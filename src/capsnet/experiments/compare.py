@@ -11,29 +11,23 @@ The claim to look at: does routing beat `uniform`, which does not route at all? 
 
 import dataclasses
 import functools
-import logging
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
-from capsnet.experiments import _nets, _routed, _shares
+from capsnet.experiments import _nets, _routed
+from capsnet.experiments._compared import TEST_ITERATIONS, as_trained, averaged, measure, memory
 from capsnet.experiments._estimate import seconds_per_epoch
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments._routed import PAIRS, preset
-from capsnet.experiments.lab import Lab, Trained, device_of, main_metric
-from capsnet.inference import evaluate, evaluating
+from capsnet.experiments.lab import Lab, main_metric
 from capsnet.metrics import compare as order
 from capsnet.training import TrainConfig, read_config
 
 SEVERAL = [PAIRS, "crowded Shapes"]
-TEST_ITERATIONS = (1, 2, 3, 5)
 STEPS = 15  # that are timed
-log = logging.getLogger("capsnet")
 
 
 def contenders(lab: Lab) -> list[str]:
@@ -96,6 +90,7 @@ def plan(lab: Lab) -> list[TrainConfig]:
 )
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])
+    chances: dict[str, float] = {}
     for title in sets(lab):
         compared = measure_all(lab, title)
         errors = [error_measure(name, facts["test"]) for name, facts in compared.items()]
@@ -104,23 +99,36 @@ def run(lab: Lab) -> Report:
         describe(report, title, errors, compared)
         split = data.load(config(lab, title, next(iter(compared)), 0).data, "validation")
         report.findings += at_chance(title, errors, split)
+        report.differs += precisions(title, compared)
         draw(lab, report, title, errors, compared)
+        if known := [facts["shares"]["chance"] for facts in compared.values() if facts["shares"]]:
+            chances[title] = known[0]
+    report.findings += explained(chances)
     return report
 
 
 def measure_all(lab: Lab, title: str) -> dict[str, dict[str, Any]]:
-    """Train each routing on one data set, and measure it."""
-    configs = [config(lab, title, name, 0) for name in contenders(lab)]
-    timed = functools.partial(seconds_per_epoch, configs, lab.device, lab.pick(1, STEPS, STEPS))
-    runs = [lab.where(one).name for one in configs]
-    times = lab.remember("times", lambda: {"epoch": timed()}, runs=runs)["epoch"]
-    compared: dict[str, dict[str, Any]] = {}
-    for name, first, seconds in zip(contenders(lab), configs, times, strict=True):
+    """Train each routing on one data set, and measure it: time and memory of the first seed, the rest of all."""
+    compared, configs = {}, []
+    for name in contenders(lab):
         trained = [lab.train(config(lab, title, name, seed)) for seed in lab.seeds]
-        facts = lab.remember("facts", functools.partial(measure, lab, trained[0], first), run=trained[0].folder)
-        shares = lab.remember("shares", functools.partial(couplings, lab, trained[0], first), run=trained[0].folder)
-        tested = {"test": [main_metric(t.test) for t in trained], "validation": [t.validation for t in trained]}
-        compared[name] = facts | tested | {"shares": shares, "seconds per epoch": seconds}
+        first = as_trained(config(lab, title, name, 0), trained[0])
+        configs.append(first)
+        seeds = [lab.remember("seed", functools.partial(measure, lab, t, first), run=t.folder) for t in trained]
+        make = functools.partial(memory, first, type(trained[0].model).__module__)
+        compared[name] = averaged(seeds) | {
+            **lab.remember("memory", make, run=trained[0].folder, precision=first.precision),
+            "seeds": seeds,
+            "test": [main_metric(t.test) for t in trained],
+            "validation": [t.validation for t in trained],
+            "parameters": trained[0].model.num_parameters(),
+            "precision": first.precision,
+        }
+    timed = functools.partial(seconds_per_epoch, configs, lab.device, lab.pick(1, STEPS, STEPS))
+    inputs = {"runs": [lab.where(one).name for one in configs]}  # with the precision that was chosen
+    times = lab.remember("times", lambda: {"epoch": timed()}, **inputs)["epoch"]
+    for facts, seconds in zip(compared.values(), times, strict=True):
+        facts["seconds per epoch"] = seconds
     return compared
 
 
@@ -161,7 +169,10 @@ def setting(lab: Lab) -> list[str]:
         smoke = "A smoke run of the recipe `{}`, to see that it runs: the numbers have no meaning"
         words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(lab.options["recipe"])
         sentences = [f"{words}. Trained: {_nets.training(recipe)}."]
-    sentences.append(f"Time of an epoch: from the median of {STEPS} training steps, for which the routings take turns.")
+    sentences.append(
+        f"Time of an epoch: from the median of {STEPS} training steps, for which the routings take turns. Time and "
+        "memory are those of the first seed; couplings and other numbers of iterations are means over all seeds."
+    )
     configs = {name: config(lab, sets(lab)[0], name, 0) for name in contenders(lab)}
     if apart := [f"`{name}`" for name, one in configs.items() if one.model_options.get("squash") == "unit"]:
         sentences.append(
@@ -176,6 +187,15 @@ def setting(lab: Lab) -> list[str]:
     return sentences
 
 
+def precisions(title: str, compared: dict[str, dict[str, Any]]) -> list[str]:
+    """In which precision each routing was trained, timed and measured for memory, if not all in fp32."""
+    used = {name: facts["precision"] for name, facts in compared.items()}
+    if set(used.values()) == {"fp32"}:
+        return []
+    groups = (f"{one} ({', '.join(name for name in used if used[name] == one)})" for one in sorted(set(used.values())))
+    return [f"{title}: trained and timed in {'; '.join(groups)}."]
+
+
 def at_chance(title: str, measures: list[Measure], split: data.Dataset) -> list[str]:
     """Which routings have not learnt anything. Where a picture has several classes, chance is not known."""
     if split.batch([0]).targets.ndim > 1:
@@ -188,63 +208,20 @@ def at_chance(title: str, measures: list[Measure], split: data.Dataset) -> list[
     ]
 
 
-def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
-    """What is measured once per routing, on validation digits, after training."""
-    model = trained.model
-    validation = data.load(config.data, "validation")
-    validation = validation.subset(range(min(len(validation), lab.pick(200, 2000, 10_000))))
-    with evaluating(model):
-        trace = model(validation.batch(range(min(100, len(validation)))).images.to(device_of(model)), trace=True).trace
-    entropy = None
-    if trace is not None and model.class_routing is not None:
-        normalised = model.class_routing.normalised
-        entropy = float(routing.undecided(trace.couplings[-1:], trace.logits[-1:], normalised).mean())
-    return {
-        "peak megabytes": peak_megabytes(config, type(model).__module__),
-        "parameters": model.num_parameters(),
-        "entropy": entropy,
-        "test iterations": other_iterations(trained, validation),
-    }
-
-
-def couplings(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
-    """Where the children on an object go, on validation pictures; empty where that is not known. See ``_shares``."""
-    return _shares.measure(trained.model, data.load(config.data, "validation"), lab.pick(40, 500, 2_000)) or {}
-
-
-def other_iterations(trained: Trained, validation: data.Dataset) -> dict[str, float]:
-    """Validation error in percent with other numbers of iterations; empty where a routing has none."""
-    layers: list[Any] = list(trained.model.routed_layers().values())
-    if not all(layer.routing.iterates for layer in layers):
-        return {}
-    tested = {str(r): evaluate(models.reroute(trained.model, iterations=r), validation) for r in TEST_ITERATIONS}
-    return {r: 100 * (1 - one.accuracy.value) for r, one in tested.items()}
-
-
-def peak_megabytes(config: TrainConfig, *modules: str) -> float:
-    """Memory that a training step takes above the idle process, measured in a process of its own.
-
-    That process first imports the modules that registered the routing and the model: they may be of another package.
-    NaN where it fails, as with a data set or a routing that a script has registered.
-    """
-    needed = {type(routing.get(config.routing)).__module__ if config.routing else "capsnet", *modules}
-    done = subprocess.run(
-        [sys.executable, "-m", "capsnet.experiments._peak", *sorted(needed)],
-        input=config.to_json(),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    if done.returncode:
-        log.warning("the memory of a training step was not measured: %s", done.stderr.strip().splitlines()[-1:])
-        return math.nan
-    return float(done.stdout)
-
-
 def shares_shown(shares: dict[str, Any]) -> list[str]:
-    """Of the last iteration: the share of the children's couplings that goes to their object, and of first choices."""
-    return [f"{100 * shares[key][-1]:.1f} %" if shares else "-" for key in ("own", "first")]
+    """The share of the children's couplings that goes to their object, and of first choices."""
+    return [f"{100 * shares[key]:.1f} %" if shares else "-" for key in ("own", "first")]
+
+
+def explained(chances: dict[str, float]) -> list[str]:
+    """What the columns of shares mean, and chance for each data set that has them."""
+    if not chances:
+        return []
+    words = ", ".join(f"{100 * chance:.1f} % ({title})" for title, chance in chances.items())
+    return [
+        "'to own object' is the share of the couplings of children on an object that goes to its capsule, 'put it "
+        f"first' the share of these children whose largest coupling it is; chance is {words}."
+    ]
 
 
 def describe(report: Report, title: str, errors: list[Measure], compared: dict[str, dict[str, Any]]) -> None:
@@ -261,7 +238,7 @@ def describe(report: Report, title: str, errors: list[Measure], compared: dict[s
                 *("-" if value is None or math.isnan(value) else f"{value:.0f}" for value in numbers),
                 f"{facts['parameters']:,}",
                 "-" if entropy is None else f"{entropy:.2f}",
-                *shares_shown(facts.get("shares") or {}),
+                *shares_shown(facts["shares"]),
                 ", ".join(f"{value:.1f}" for value in tested.values()) or "-",
             ]
         )
@@ -269,15 +246,8 @@ def describe(report: Report, title: str, errors: list[Measure], compared: dict[s
     columns = ["routing", "test error", "s / epoch", "peak MB", "parameters", "undecided", "to own object"]
     columns += ["put it first", f"error with {iterations}"]
     report.tables.append(Table(f"{title}: one network, one routing after another", columns, rows))
-    chances = {100 * shares["chance"] for facts in compared.values() if (shares := facts.get("shares"))}
     best = min(errors, key=lambda m: m.mean)
     report.findings.append(f"{title}: lowest test error: {best.name}, {best.shown()}.")
-    if chances:
-        report.findings.append(
-            f"{title}: 'to own object' is the share of the couplings of children on an object that goes to its "
-            "capsule, 'put it first' the share of these children whose largest coupling it is; chance is "
-            f"{', '.join(f'{chance:.1f} %' for chance in sorted(chances))}."
-        )
     for control in errors:
         if not routing.get(control.name).decides:
             lower, higher = (

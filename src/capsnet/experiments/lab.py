@@ -167,15 +167,20 @@ class Lab:
 
 
 def bundled_for(config: TrainConfig) -> str:
-    """The bundled model for a task: tested on its data, with or without capsules as its network; that network first."""
+    """The bundled model for a task: trained and tested on its data, with or without capsules as its network; that
+    network first."""
     routes = {name: "routing" in model_options(name) for name in list_models()}
     about = {name: read_metadata(resolve(name)) for name in list_weights()}
-    tested = {name: one for name, one in about.items() if config.data in one["card"].get("tests", {})}
-    networks = {name: one["config"]["name"] for name, one in tested.items()}
+    networks = {name: one["config"]["name"] for name, one in about.items() if is_for(config.data, one["card"])}
     networks = {name: one for name, one in networks.items() if routes[one] == routes[config.model]}
     if not networks:
-        raise ValueError(f"no bundled model is like {config.model} and tested on {config.data}")
+        raise ValueError(f"no bundled model is like {config.model}, and trained and tested on {config.data}")
     return min(networks, key=lambda name: networks[name] != config.model)
+
+
+def is_for(spec: str, card: dict[str, Any]) -> bool:
+    """Whether a network was trained and tested on a data set; it may also have been tested on others."""
+    return spec in card.get("tests", {}) and card["trained_on"]["data"] == spec
 
 
 def resolved(config: TrainConfig) -> TrainConfig:

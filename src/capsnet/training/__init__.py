@@ -13,19 +13,23 @@ if TYPE_CHECKING:
     from capsnet.training.folds import CrossValidation, cross_validate
     from capsnet.training.learning import Learned, learn
     from capsnet.training.loop import Interrupted, Result, train
-    from capsnet.training.objective import loss_inputs
+    from capsnet.training.objective import Objective, loss_inputs
+    from capsnet.training.precision import choose_precision
     from capsnet.training.prepare import build, first, load_splits, recorded
     from capsnet.training.run import Run, environment, processor
     from capsnet.training.tracking import Tracker
     from capsnet.training.trial import Tried, load_to_choose, try_out
 else:  # at run time they are imported when the first one is used
-    __getattr__, __dir__ = lazy(__name__, "checkpoint folds learning loop objective prepare run tracking trial")
+    __getattr__, __dir__ = lazy(
+        __name__, "checkpoint folds learning loop objective precision prepare run tracking trial"
+    )
 
 __all__ = [
     "CrossValidation",
     "Diverged",
     "Interrupted",
     "Learned",
+    "Objective",
     "Result",
     "Run",
     "Tracker",
@@ -33,6 +37,7 @@ __all__ = [
     "Tried",
     "build",
     "check_config",
+    "choose_precision",
     "cross_validate",
     "environment",
     "first",

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 import statistics
 import time
 
@@ -41,7 +42,7 @@ def settle_precision(state: State, training: Dataset, run: Run) -> str:
         return config.precision
     state.examples = len(training)
     chosen = distributed.broadcast_from_main(run.first_precision) if state.step else None
-    chosen = chosen or _choose(state, training)
+    chosen = chosen or choose_precision(config, state.model, training)
     objective = state.objective
     inner = objective.module if isinstance(objective, DistributedDataParallel) else objective
     assert isinstance(inner, Objective)
@@ -49,16 +50,18 @@ def settle_precision(state: State, training: Dataset, run: Run) -> str:
     return chosen
 
 
-def _choose(state: State, training: Dataset) -> str:
+def choose_precision(config: TrainConfig, model: Model, training: Dataset) -> str:
     """bf16 if the device has it and the run's first steps are faster in it, else fp32; the same in all processes."""
-    available = has_bf16() if state.device.type == "cpu" else state.device.type == "cuda" and _gpu_has_bf16()
+    device = next(model.parameters()).device
+    available = has_bf16() if device.type == "cpu" else device.type == "cuda" and _gpu_has_bf16()
     if not distributed.broadcast_from_main(lambda: available):
         log.info("precision auto: fp32, because this device has no bfloat16 products")
         return "fp32"
-    if state.steps < LONG:
-        log.info("precision auto: fp32, because a run of %d steps is too short to measure", state.steps)
+    steps = math.ceil(len(training) / config.batch_size) * config.epochs
+    if steps < LONG:
+        log.info("precision auto: fp32, because a run of %d steps is too short to measure", steps)
         return "fp32"
-    measured = measure(state.config, state.model, training)  # by all processes: they compute at the same time
+    measured = measure(config, model, training)  # by all processes: they compute at the same time
     seconds = distributed.broadcast_from_main(lambda: measured)
     gain = seconds["fp32"] / seconds["bf16"]
     chosen = "bf16" if gain >= GAIN else "fp32"
