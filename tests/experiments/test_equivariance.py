@@ -5,14 +5,17 @@ import pytest
 import torch
 
 from capsnet.data import Shapes
+from capsnet.experiments import equivariance
 from capsnet.experiments._equivariance import (
     MOVEMENTS,
     STRENGTHS,
     changes,
+    largest,
     move,
     read_out,
     ridge,
     route_crowd,
+    squares,
     thicken,
     vectors,
 )
@@ -135,3 +138,35 @@ def test_route_gives_couplings_of_every_child() -> None:
     np.testing.assert_allclose(crowd.couplings[0], 1 / 3, rtol=1e-5)  # before any agreement: an even split
     np.testing.assert_allclose(crowd.couplings.sum(axis=-1), 1, rtol=1e-5)
     assert set(np.unique(crowd.owner)) <= {-1, 0, 1}
+
+
+def test_squares_are_as_wide_as_the_stride() -> None:
+    values = np.array([[1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(squares(values, 1, np.array([1, 3, 5]), 2, 8), [[1, 1, 2, 2, 3, 3, 0, 0]])
+    wide = squares(values, 1, np.array([0, 4, 8]), 4, 10)  # the first and the last are cut at the edges
+    np.testing.assert_array_equal(wide, [[1, 1, 2, 2, 2, 2, 3, 3, 3, 3]])
+    assert squares(values.T, 0, np.array([0, 4, 8]), 4, 10).shape == (10, 1)
+
+
+def test_largest_change_has_an_interval_over_the_digits() -> None:
+    steps = {name: len(how.amounts) for name, how in MOVEMENTS.items()}
+    path = {name: np.ones((2, count, 1)) for name, count in steps.items()}
+    for one in path.values():
+        one[1, [0, -1]] = 2  # the second digit's length doubles at both ends
+    found = largest(path)
+    assert found["length"]["mean"] == pytest.approx(0.5)
+    assert found["length"]["interval"] == pytest.approx(0.98)  # 1.96 times 0.5, the standard error of 0 and 1
+    assert found["angle"] == {"mean": 0, "interval": 0}
+    raw = {"CapsNet": {"measured": [{"largest": found, "digits": 2}]}}
+    shown = equivariance.moved(raw, "CapsNet", "length")
+    assert (shown.mean, shown.n) == (pytest.approx(50), 2)
+    assert shown.interval == pytest.approx((-48, 148))
+
+
+def test_receptive_field_is_the_networks_own() -> None:
+    options = {"image_size": (40, 40), "num_classes": 3, "decoder": False}
+    small = create_model("capsnet", conv_channels=4, primary_types=2, **options)
+    grid = create_model("residual-capsnet", primary="grid", channels=[4, 4, 8], **options)
+    assert "of its 17x17 receptive field" in equivariance.lying(small)
+    assert "of its 57x57 receptive field" in equivariance.lying(grid)
+    assert route_crowd(grid, Shapes("test", kind="crowded", objects=2), np.arange(2)).stride == 8

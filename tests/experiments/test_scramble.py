@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.experiments import error_measure, scramble
-from capsnet.experiments.scramble import (
+from capsnet.experiments import Lab, Measure, Report, scramble
+from capsnet.experiments._scramble import (
     DERANGEMENTS,
     auc_measure,
     log_odds,
@@ -14,7 +14,9 @@ from capsnet.experiments.scramble import (
     separation,
     summarise,
 )
+from capsnet.experiments.scramble import CNN, FAMILIES, NETS, PLAIN
 from capsnet.metrics import auc
+from capsnet.models import create_model
 
 
 def quarters(image: np.ndarray) -> list[float]:
@@ -96,22 +98,64 @@ def test_auc_measure_has_the_published_interval() -> None:
     assert high - 0.5 == pytest.approx(0.5 - low)
 
 
-@pytest.mark.parametrize(
-    ("caps", "cnn", "words", "holds"),
-    [
-        (0.2, 0.9, "is lower than that of the CNN", True),
-        (0.7, 0.9, "is lower than that of the CNN", False),
-        (0.1, 0.4, "is lower than that of the CNN", False),
-        (0.9, 0.2, "is higher than that of the CNN", False),
-        (0.5, 0.5, "no difference that 1,000 examples can show", False),
-    ],
-)
-def test_findings_are_true_either_way(caps: float, cnn: float, words: str, holds: bool) -> None:
-    scores = [
-        {"share": error_measure("x", [{"value": 1 - share, "n": 1000}]), "auc": auc_measure("x", [1 - share], 1000)}
-        for share in (caps, cnn)
-    ]
-    scores[0]["drawing"] = scores[0]["auc"]
-    sentence = scramble.findings("shapes", *scores)[0]
+def report(shares: dict[str, float], intact: float = 0.95) -> Report:
+    """The raw numbers of networks that accept such shares of 1,000 scrambled pictures."""
+    summaries = {net: [{"scrambled": share, "intact": intact, "n": 1000}] for net, share in shares.items()}
+    return Report(raw={f"{f}: {net}": {"measured": runs} for f in FAMILIES for net, runs in summaries.items()})
+
+
+CASES = [
+    (0.2, 0.9, 0.95, "is lower than that of the CNN", "holds"),
+    (0.7, 0.9, 0.95, "is lower than that of the CNN", "does not hold"),
+    (0.1, 0.4, 0.95, "is lower than that of the CNN", "does not hold"),
+    (0.9, 0.2, 0.95, "is higher than that of the CNN", "does not hold"),
+    (0.5, 0.5, 0.95, "no difference that 1,000 examples can show", "undecided"),
+    (0.2, 0.9, 0.3, "is lower than that of the CNN", "does not hold"),  # it rejects intact pictures, too
+]
+
+
+@pytest.mark.parametrize(("caps", "cnn", "intact", "words", "verdict"), CASES)
+@pytest.mark.parametrize("net", [net for net in NETS if net != CNN])
+def test_findings_and_claims_are_true_either_way(
+    net: str, caps: float, cnn: float, intact: float, words: str, verdict: str
+) -> None:
+    found = report({PLAIN: 0.5, CNN: cnn} | {net: caps}, intact)
+    claims = {claim.text: claim for claim in scramble.claims(found)}
+    claim = claims[f"{NETS[net].kind} reject scrambled houses, boats and faces, a CNN accepts them"]
+    assert claim.verdict == verdict
+    assert ("Of the intact pictures" in claim.finding) == (intact < 0.5)
+    scores: dict[str, dict[str, Measure]] = {
+        name: scramble.read_shares(found, "shapes", name) | {"auc": auc_measure("x", [0.7], 1000)}
+        for name in (PLAIN, CNN, net)
+    }
+    scores[net] |= {"auc": auc_measure("x", [0.8], 1000), "drawing": auc_measure("x", [0.6], 1000)}
+    sentence = next(one for one in scramble.findings("shapes", scores) if f"the {net} rejects" in one)
     assert words in sentence
-    assert ("does *not* hold" not in sentence) == holds
+    assert f"intact ones, the CNN accepts most scrambled ones) {scramble.WORDS[verdict]}." in sentence
+    assert f"the AUC of the {net}'s {NETS[net].score} is higher than that of the CNN's probability" in sentence
+    assert ("is higher than that of the CapsNet's length" in sentence) == (net != PLAIN)
+    assert f"the AUC of its drawing is lower than that of its {NETS[net].score}: 0.600 against 0.800" in sentence
+
+
+def test_claims_of_a_report_without_some_networks_are_decided() -> None:
+    assert len(scramble.claims(report({PLAIN: 0.2, CNN: 0.9}))) == len(FAMILIES)
+    assert len(scramble.claims(report(dict.fromkeys(NETS, 0.2)))) == len(FAMILIES) * (len(NETS) - 1)
+
+
+@pytest.mark.parametrize("budget", ["smoke", "quick", "day", "paper"])
+def test_networks_differ_in_their_routing_alone(budget: str) -> None:
+    lab = Lab("scramble", budget, 1, "unused")  # type: ignore[arg-type]
+    plain = scramble.config(lab, "shapes", PLAIN, 0)
+    for name, net in NETS.items():
+        if net.routing is None:
+            continue
+        one = scramble.config(lab, "shapes", name, 0)
+        assert one.model == plain.model
+        assert one.decoder
+        assert (one.epochs, one.data, one.lr) == (plain.epochs, plain.data, plain.lr)
+        if budget in ("smoke", "day"):  # the others are larger, and built the same way
+            model = create_model(one.model, **one.create_options())
+            assert model.class_routing is not None
+            assert model.class_routing.name == net.routing
+            assert not model.class_routing.presence_is_length
+            assert model.draws

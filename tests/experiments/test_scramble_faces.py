@@ -4,9 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from capsnet.experiments import scramble_faces
+from capsnet.experiments import Lab, Report, scramble_faces
 from capsnet.experiments._faces import CLASSES, faces_folder
-from capsnet.experiments.scramble_faces import EVEN, KINDS, NETS, accepted, findings, mixed, paired, scrambled
+from capsnet.experiments._few_images import Task
+from capsnet.experiments.scramble import CNN, NETS, PLAIN, WORDS
+from capsnet.experiments.scramble_faces import (
+    DRAWN,
+    EVEN,
+    KINDS,
+    accepted,
+    claims,
+    findings,
+    mixed,
+    paired,
+    scrambled,
+    separated,
+)
+from capsnet.models import create_model
 
 
 def test_scrambled_face_has_every_quarter_elsewhere() -> None:
@@ -32,31 +46,49 @@ def test_mixed_face_has_quarters_of_four_faces_in_their_places(count: int) -> No
         mixed(images[:3], np.arange(3))
 
 
-def scores(caps: float, cnn: float, n: int = 100) -> dict[str, list[dict[str, list[float]]]]:
+def margins(share: float, n: int = 100) -> list[dict[str, list[float]]]:
     """Margins of which so large a share of the scrambled faces is positive; all others are."""
-
-    def margins(share: float) -> list[dict[str, list[float]]]:
-        return [{kind: [1.0 if kind != "scrambled" or k < share * n else -1.0 for k in range(n)] for kind in KINDS}]
-
-    return dict(zip(NETS, (margins(caps), margins(cnn)), strict=True))
+    return [{kind: [1.0 if kind != "scrambled" or k < share * n else -1.0 for k in range(n)] for kind in KINDS}]
 
 
 @pytest.mark.parametrize(
-    ("caps", "cnn", "words", "holds"),
+    ("caps", "cnn", "words", "verdict"),
     [
-        (0.1, 0.9, "face by face fewer: -80.0", True),
-        (0.6, 0.9, "face by face fewer: -30.0", False),
-        (0.9, 0.2, "face by face more: +70.0", False),
-        (0.5, 0.5, "face by face not shown to be fewer or more: +0.0", False),
+        (0.1, 0.9, "face by face fewer: -80.0", "holds"),
+        (0.62, 0.9, "face by face fewer: -28.0", "does not hold"),
+        (0.9, 0.2, "face by face more: +70.0", "does not hold"),
+        (0.5, 0.5, "face by face not shown to be fewer or more: +0.0", "undecided"),
     ],
 )
-def test_findings_are_true_either_way(caps: float, cnn: float, words: str, holds: bool) -> None:
-    found = scores(caps, cnn)
-    shown = {name: {kind: accepted(kind, name, found[name]) for kind in KINDS} for name in NETS}
-    sentences = findings(shown, paired(found))
+@pytest.mark.parametrize("net", [PLAIN, "EM CapsNet"])
+def test_findings_and_claims_are_true_either_way(net: str, caps: float, cnn: float, words: str, verdict: str) -> None:
+    found = {PLAIN: margins(caps), CNN: margins(cnn), net: margins(caps)}
+    found[net][0] |= {f"{DRAWN}{kind}": [float(kind == "intact")] * 100 for kind in KINDS}
+    shown = {name: {kind: accepted(kind, name, found[name]) for kind in KINDS} for name in found}
+    areas = {name: separated(name, one) for name, one in found.items()}
+    assert areas[net]["drawing"].mean == 1
+    assert areas[net]["auc"].mean == pytest.approx(1 - caps / 2)  # a tie counts half
+    sentences = findings(shown, areas, {net: paired(found[net], found[CNN])})
     assert words in sentences[0]
-    assert ("does *not* hold" not in sentences[0]) == holds
+    assert f"scrambled ones) {WORDS[verdict]}." in sentences[0]
     assert "is lower than that of mixed ones" in sentences[1]  # at 0.1 to 0.9 of 100, beyond the intervals
+    assert "the AUC of its drawing is higher than that of its" in sentences[-1]
+    report = Report([one for kinds in shown.values() for one in kinds.values()], raw={name: {} for name in found})
+    assert {claim.verdict for claim in claims(report) if claim.text.startswith(f"{NETS[net].kind} reject")} == {verdict}
+
+
+def test_day_trains_the_full_recipe_with_each_routing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scramble_faces, "task", lambda lab: Task("faces", "shapes:kind=wholes,count=20", 0))
+    planned = {}
+    for name in NETS:
+        [planned[name]] = scramble_faces.trainings(Lab("scramble-faces", "day", 1, "unused"), name, 0)
+    assert {one.epochs for one in planned.values()} == {60}
+    assert {one.model for one in planned.values()} == {"capsnet-image", "cnn-image"}
+    for name in (PLAIN, "EM CapsNet", "attention CapsNet"):
+        model = create_model("capsnet-image", image_size=(32, 32), **planned[name].create_options())
+        assert model.class_routing is not None
+        assert model.class_routing.name == (NETS[name].routing or "dynamic")
+        assert model.config["width"] == 128
 
 
 def test_faces_become_a_folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

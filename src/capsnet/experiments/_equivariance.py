@@ -100,6 +100,17 @@ def changes(path: NDArray, start: int) -> tuple[NDArray, NDArray]:
     return abs(lengths - first) / np.maximum(first, 1e-12), np.rad2deg(2 * np.arctan2(sine, cosine))
 
 
+def largest(paths: dict[str, NDArray]) -> dict[str, dict[str, float]]:
+    """The change of length and direction at the two largest steps of all movements: mean over the digits and half the
+    width of its 95 % interval. Shapes: paths as of ``trajectories``"""
+    found = [changes(path, MOVEMENTS[name].amounts.index(0)) for name, path in paths.items()]
+    result = {}
+    for what, values in zip(("length", "angle"), zip(*found, strict=True), strict=True):
+        digits = np.mean([one[:, [0, -1]].mean(axis=1) for one in values], axis=0)  # (N,)
+        result[what] = {"mean": float(digits.mean()), "interval": float(half_width(digits))}
+    return result
+
+
 def read_out(
     parts: Sequence[tuple[NDArray, NDArray]], amounts: Sequence[float], components: int | None = None
 ) -> dict[str, float]:
@@ -150,14 +161,18 @@ class Crowd(NamedTuple):
     classes: NDArray  # (B, K): the objects' classes
     lengths: NDArray  # (B, J)
     centres: NDArray  # (2, I): row and column of the middle of the children's receptive fields
+    stride: int  # pixels from one child to the next
 
 
 def route_crowd(model: Model, shapes: Shapes, index: NDArray) -> Crowd:
     """Forward some pictures with a trace."""
     images, truth = shapes.batch(index).images, shapes.truth(index)
     seen, centres = traced(model, images), child_centres(model).numpy()
-    owner = truth.owner[:, centres[0], centres[1]]
-    return Crowd(images.numpy(), seen.couplings, seen.presence, owner, truth.classes, seen.lengths, centres)
+    owner, field = truth.owner[:, centres[0], centres[1]], model.receptive_field
+    assert field is not None
+    return Crowd(
+        images.numpy(), seen.couplings, seen.presence, owner, truth.classes, seen.lengths, centres, field.stride
+    )
 
 
 def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:
@@ -171,6 +186,15 @@ def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:
     return result | {"own above other": np.where(abs(ahead) < 1e-6, 0.5, ahead > 0).mean(axis=1).tolist()}
 
 
+def squares(values: NDArray, axis: int, centres: NDArray, stride: int, size: int) -> NDArray:
+    """Values of children as those of ``size`` pixels along an axis: each on ``stride`` pixels around its centre, 0 on
+    the others. Shapes: (..., len(centres), ...) -> (..., size, ...)"""
+    child = (np.arange(size) + stride // 2 - centres[0]) // stride
+    inside = (child >= 0) & (child < len(centres))
+    spread = np.take(values, child.clip(0, len(centres) - 1), axis)
+    return spread * np.expand_dims(inside, [k for k in range(values.ndim) if k != axis])
+
+
 def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
     """A row per class, a column per picture: what its children see, coloured by their coupling, over the picture."""
     from matplotlib.colors import to_rgb
@@ -181,10 +205,8 @@ def coupling_pictures(path: Path, crowd: Crowd, names: Sequence[str]) -> Path:
     mass = (crowd.couplings[-1].reshape(*presence.shape, J) * presence[..., None]).sum(axis=3)  # (B, H', W', J)
     present = presence.sum(axis=3, keepdims=True)
     above = np.clip(mass / np.maximum(present, 1e-12) - 1 / J, 0, None)
-    strength = np.zeros((B, H, W, J))
-    strength[:, y[:, None], x] = above / above.max() * present / present.max(axis=(1, 2), keepdims=True)
-    for axis in (1, 2):  # a child's square is as wide as the stride
-        strength = np.maximum(strength, np.roll(strength, 1, axis))
+    relative = above / max(float(above.max()), 1e-12) * present / present.max(axis=(1, 2), keepdims=True)
+    strength = squares(squares(relative, 1, y, crowd.stride, H), 2, x, crowd.stride, W)  # (B, H, W, J)
     rows = [Row([Cell(image) for image in crowd.images], "picture")]
     for j, name in enumerate(names):
         cells = []

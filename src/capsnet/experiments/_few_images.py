@@ -8,7 +8,7 @@ import numpy as np
 from capsnet import data, recipes
 from capsnet._files import expanded
 from capsnet.data import FolderDataset
-from capsnet.experiments import _linear, _nets
+from capsnet.experiments import _linear, _nets, _routed
 from capsnet.experiments._faces import faces_spec
 from capsnet.experiments._paired import Answers
 from capsnet.experiments.lab import Lab, Trained
@@ -59,8 +59,11 @@ def networks(lab: Lab) -> dict[str, str]:
     return {name: twin for name, twin in PAIRS.items() if name == "capsnet-image" or lab.budget == "paper"}
 
 
-def config(lab: Lab, task: Task, net: str, seed: int, fold: int = 0) -> TrainConfig:
-    """The recipe `images` with this network; quick at half width, for 20 epochs. Each seed draws its own folds."""
+def config(lab: Lab, task: Task, net: str, seed: int, fold: int = 0, routing: str | None = None) -> TrainConfig:
+    """The recipe `images` with this network; quick at half width, for 20 epochs. Each seed draws its own folds.
+
+    ``routing`` replaces the network's own.
+    """
     spec = data.with_options(task.spec, folds=task.folds, fold=fold, seed=seed) if task.folds else task.spec
     options: dict[str, Any] = {}
     if net == "residual-cnn":
@@ -70,12 +73,16 @@ def config(lab: Lab, task: Task, net: str, seed: int, fold: int = 0) -> TrainCon
     length: dict[str, Any] = lab.pick({"epochs": 1, "batch_size": 32}, {"epochs": 20}, {})
     fast = lab.budget != "smoke" and has_bf16() and pick_device(lab.device).type == "cpu"
     changes = {"seed": seed, "precision": "bf16" if fast else "fp32", "tensorboard": False} | length
+    if routing is not None:
+        exchanged = _routed.exchanged(routing)
+        changes["routing"] = exchanged.pop("routing")
+        options = options | exchanged
     return recipes.get("images", data=spec, model=net, model_options=options, **changes)
 
 
-def trainings(lab: Lab, task: Task, net: str, seed: int) -> list[TrainConfig]:
+def trainings(lab: Lab, task: Task, net: str, seed: int, routing: str | None = None) -> list[TrainConfig]:
     """One for each fold."""
-    return [config(lab, task, net, seed, fold) for fold in range(task.folds or 1)]
+    return [config(lab, task, net, seed, fold, routing) for fold in range(task.folds or 1)]
 
 
 class Outcome(NamedTuple):

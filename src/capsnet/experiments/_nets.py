@@ -26,10 +26,10 @@ GRID = {"routing": "dynamic", "primary": "grid", "primary_dim": 16, "squash": "p
 PAIRS_CNN = {"channels": [512, 256], "kernel_sizes": [9, 5], "widths": [1024], "pool": True}  # the paper's, MultiMNIST
 
 
-def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
-    """How long and on what: the same for both networks."""
+def usual(spec: str = "mnist") -> TrainConfig:
+    """The setting that budgets start from: minutes of training for small networks."""
     several = data.info(spec).objects != 1
-    base = TrainConfig(
+    return TrainConfig(
         recipe="experiment",
         data=spec,
         batch_size=128,
@@ -39,6 +39,11 @@ def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
         epochs=2,
         tensorboard=False,
     )
+
+
+def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
+    """How long and on what: the same for both networks."""
+    base, several = usual(spec), data.info(spec).objects != 1
     if lab.budget == "smoke":
         return dataclasses.replace(base, epochs=1, batch_size=50, limit=400, eval_limit=300)
     if lab.budget == "quick":
@@ -56,6 +61,11 @@ def capsnet(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> 
     name = lab.pick("capsnet", "capsnet-small", "capsnet", "residual-capsnet")
     options = lab.pick(dict(TINY), {}, {}, dict(GRID))
     return _with(setting(lab, spec), name, options, seed, changes)
+
+
+def small_capsnet(spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
+    """The CapsNet of the budget quick, for a budget whose own network lacks an option."""
+    return _with(usual(spec), "capsnet-small", {}, seed, changes)
 
 
 def cnn(lab: Lab, spec: str = "mnist", *, seed: int = 0, **changes: Any) -> TrainConfig:
@@ -86,7 +96,7 @@ def twin_width(spec: str, whole: bool = False) -> int:
 def _with(base: TrainConfig, model: str, options: dict[str, Any], seed: int, changes: dict[str, Any]) -> TrainConfig:
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     settings = {key: value for key, value in changes.items() if key in fields}
-    options = options | {key: value for key, value in changes.items() if key not in fields}
+    options = {key: value for key, value in (options | changes).items() if key not in settings}
     return dataclasses.replace(base, recipe=model, model=model, model_options=options, seed=seed, **settings)
 
 
@@ -127,15 +137,16 @@ def differences(lab: Lab, configs: Sequence[TrainConfig]) -> list[str]:
     if lab.budget == "shipped":
         names = " and ".join(f"`{name}`" for name in sorted(set(map(bundled_for, configs))))
         return [f"The networks are the bundled {names}: docs/weights.md describes them."]
-    small = (
-        ["Quick budget: small networks (the paper's has 256 convolution channels and 32 primary types), minutes of "
-         "training instead of hundreds of epochs."]
-        if lab.budget == "quick"
-        else ["Budget of a day: both networks have the same residual stem, which the paper's have not."]
-        if lab.budget == "day"
-        else ["The authors trained for 300,000 steps, about 640 passes over the data."]
-    )  # fmt: skip
-    return small + sorted({f"Trained: {training(config)}." for config in configs})
+    small = "small networks (the paper's has 256 convolution channels and 32 primary types)"
+    if lab.budget == "quick":
+        network = f"Quick budget: {small}, minutes of training instead of hundreds of epochs."
+    elif lab.budget == "day" and configs and all(config.model.endswith("-small") for config in configs):
+        network = f"Budget of a day: {small}."
+    elif lab.budget == "day":
+        network = "Budget of a day: all networks have the same residual stem, which the paper's have not."
+    else:
+        network = "The authors trained for 300,000 steps, about 640 passes over the data."
+    return [network, *sorted({f"Trained: {training(config)}." for config in configs})]
 
 
 def training(config: TrainConfig) -> str:

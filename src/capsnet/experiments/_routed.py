@@ -22,6 +22,13 @@ def preset(name: str) -> dict[str, Any]:
     return dict(algorithm.forms.get(name, algorithm.dense_options))
 
 
+def exchanged(name: str) -> dict[str, Any]:
+    """The settings that put a routing or form into a capsule network: its ``preset`` and a squash that suits it."""
+    algorithm, options = routing.get(name), preset(name)
+    changes = {"routing": algorithm.name, "squash": "unit" if algorithm.wants_presence else "paper"}
+    return changes | ({"routing_options": options} if options else {})
+
+
 def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] | None = None) -> TrainConfig:
     """The network for a data set of ``DATA`` with a routing or form in it; ``options`` instead of its ``preset``."""
     algorithm = routing.get(name)

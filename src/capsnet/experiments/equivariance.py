@@ -50,8 +50,6 @@ DIFFERS = [
     "The read-out is learnt on validation digits, its ridge chosen on a fifth of them. A digit's own slant, size and "
     "thickness are noise for reading how far it was moved; the second table subtracts the unmoved vector first.",
     "Thicken: each grey level of the picture, a mosaic of square pixels, is grown or shrunk by a disc of that radius.",
-    "Crowded pictures hold two of the three classes, so that one is absent; a child counts as lying on an object if "
-    "the middle pixel of its 17x17 receptive field is that object's ink.",
 ]
 
 
@@ -86,11 +84,13 @@ TITLE = "Equivariance: does length stay and direction move? Which part goes to w
 def run(lab: Lab) -> Report:
     report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS])
     trained = {net: [lab.train(config(lab, net, seed)) for seed in lab.seeds] for net in (*NETS, "crowded")}
+    report.differs.append(lying(trained["crowded"][0].model))
     report.raw = {net: {"runs": [t.folder.name for t in runs]} for net, runs in trained.items()}
     sizes = {"learn": lab.pick(60, 1_000, 4_000), "test": lab.pick(20, 500, 2_000)}
     for net in NETS:
         report.raw[net]["measured"] = [
-            lab.remember("moved", lambda t=t: measure(t.model, **sizes), run=t.folder, **sizes) for t in trained[net]
+            lab.remember("movements", lambda t=t: measure(t.model, **sizes), run=t.folder, **sizes)
+            for t in trained[net]
         ]
     test, pictures = data.load(crowded(lab), "test"), np.arange(lab.pick(20, 1_000, 2_000))
     assert isinstance(test, Shapes)
@@ -114,13 +114,25 @@ def run(lab: Lab) -> Report:
     return report
 
 
+def lying(model: Model) -> str:
+    """Which children of a network are on an object."""
+    field = model.receptive_field
+    assert field is not None
+    return (
+        "Crowded pictures hold two of the three classes, so that one is absent; a child counts as lying on an object "
+        f"if the middle pixel of its {field.size}x{field.size} receptive field is that object's ink. Children are "
+        f"{field.stride} pixels apart."
+    )
+
+
 def measure(model: Model, learn: int, test: int) -> dict[str, Any]:
     """One network: curves of change, and the read-outs that its vectors allow."""
     batches = [data.load("mnist", split).batch(np.arange(n)) for split, n in (("validation", learn), ("test", test))]
     paths, tested = (_equivariance.trajectories(model, batch.images, batch.targets) for batch in batches)
     labels, answers = (batch.targets.numpy() for batch in batches)
     choose, fit = np.split(keyed.permutation(0, 0, learn, "equivariance.split"), [learn // 5])
-    result: dict[str, Any] = {"dimensions": int(tested["rotate"].shape[-1]), "change": {}, "read": {}}
+    result: dict[str, Any] = {"dimensions": int(tested["rotate"].shape[-1]), "change": {}, "read": {}, "digits": test}
+    result["largest"] = _equivariance.largest(tested)
     for name, how in MOVEMENTS.items():
         start = how.amounts.index(0)
         for what, values in zip(UNITS, _equivariance.changes(tested[name], start), strict=True):
@@ -157,6 +169,17 @@ def coupling(runs: list[dict[str, Any]], target: str) -> list[Measure]:
     return result
 
 
+def moved(raw: dict[str, Any], net: str, what: str) -> Measure:
+    """The mean change at the two largest steps of all movements, with its interval over the test digits."""
+    runs, factor = raw[net]["measured"], 100 if what == "length" else 1
+    mean, reach = (factor * fmean(run["largest"][what][key] for run in runs) for key in ("mean", "interval"))
+    values, name = (
+        [factor * run["largest"][what]["mean"] for run in runs],
+        f"change of {what} at the largest steps, {net}",
+    )
+    return Measure(name, values, UNITS[what], interval=(mean - reach, mean + reach), n=runs[0]["digits"])
+
+
 def largest(raw: dict[str, Any], net: str, movement: str, what: str) -> float:
     """The mean change at the two largest steps, over the seeds: percent of the length, or degrees."""
     steps = fmean(m["change"][movement][what]["mean"][step] for m in raw[net]["measured"] for step in (0, -1))
@@ -189,10 +212,10 @@ def describe(report: Report, read: dict[str, dict[str, list[Measure]]], coupling
     columns = ["iteration", *TARGETS.values(), "objects whose own capsule gets more than the other"]
     report.tables.append(Table("Coupling of the children on an object, by iteration", columns, rows))
 
-    moved = [Measure(net, [fmean(largest(raw, net, m, what) for m in MOVEMENTS)], UNITS[what])
-             for what in UNITS for net in NETS]  # fmt: skip
-    length = difference("the change of the capsule's length", moved[0], "that of the CNN layer's norm", moved[1])
-    angle = difference("the change of the capsule's direction", moved[2], "that of the CNN layer's", moved[3])
+    steps = [moved(raw, net, what) for what in UNITS for net in NETS]
+    report.measures += steps
+    length = difference("the change of the capsule's length", steps[0], "that of the CNN layer's norm", steps[1])
+    angle = difference("the change of the capsule's direction", steps[2], "that of the CNN layer's", steps[3])
     pose, few, every = (m.mean for m in report.measures[:3])
     best = [name for name, row in read["vector"].items() if all(compare(row[0], other) > 0 for other in row[1:])]
     own, others, absent = (measures[-1] for measures in couplings.values())

@@ -13,6 +13,7 @@ from capsnet.routing import Routing, Trace, get, option_names
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
 Few: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPEATS)]  # of what is repeated: layers, blocks, steps
 Side: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIDE)]  # pixels
+Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]

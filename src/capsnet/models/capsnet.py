@@ -9,7 +9,7 @@ from capsnet import kernels
 from capsnet.layers import Capsules, DenseCaps, DenseDecoder, PrimaryCaps
 from capsnet.layers.primary import has_hooks, only_convolves
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, NonNegative, Positive, ReceptiveField, Side, build_routing
+from capsnet.models.base import Count, Finite, NonNegative, Positive, ReceptiveField, Side, build_routing
 
 
 class CapsNet(DecodingModel):
@@ -29,6 +29,7 @@ class CapsNet(DecodingModel):
             1 / primary_types there.
         squash: one of ``functional.get_squash`` for primary and class capsules; None leaves each its own default. With
             ``unit`` the routing also gets the presence of each primary capsule.
+        bias_start: the start value of every bias; the authors' code has 0.1. None leaves PyTorch's.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class CapsNet(DecodingModel):
         squash: str | None = None,
         pose_dim: Count = 16,
         decoder_widths: tuple[Count, ...] = (512, 1024),
+        bias_start: Finite | None = None,
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         self.reconstruction_weight, self.pose_dim = reconstruction_weight, pose_dim
@@ -71,6 +73,10 @@ class CapsNet(DecodingModel):
         self.decoder = (
             DenseDecoder(num_classes, pose_dim, in_channels, height, width, decoder_widths) if decoder else None
         )
+        if bias_start is not None:
+            for name, parameter in self.named_parameters():
+                if name.endswith(".bias"):
+                    nn.init.constant_(parameter, bias_start)
 
     def forward_features(self, images: Tensor) -> Capsules:
         """The primary capsules. The two convolutions are fused where that is faster."""
