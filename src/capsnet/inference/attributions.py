@@ -24,8 +24,8 @@ def integrated_gradients(model: Model, images: Tensor, classes: Tensor) -> Tenso
 
     Shapes: images (B, C, H, W), classes (B,) -> (B, H, W)
     """
-    total = torch.zeros_like(images)
     with _differentiating(model):
+        total = torch.zeros_like(images)
         for k in range(STEPS):
             path = (images * ((k + 0.5) / STEPS)).requires_grad_()
             total += torch.autograd.grad(_presence(model, path, classes), path)[0]
