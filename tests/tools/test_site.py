@@ -124,14 +124,15 @@ def test_every_linked_name_exists() -> None:
             pages.line_of(ROOT / path, name)
 
 
-def test_numbers_of_when_are_those_of_the_results() -> None:
-    """Every number with a point in docs/when.md stands in the pages that it is from."""
+@pytest.mark.parametrize(("page", "least"), [("when.md", 50), ("explain.md", 40)])
+def test_numbers_of_a_page_are_those_of_the_results(page: str, least: int) -> None:
+    """Every number with a point in a page stands in the pages that it is from."""
     known = set(
         re.findall(r"\d+\.\d+", "".join((ROOT / "docs" / name).read_text() for name in ("RESULTS.md", "weights.md")))
     )
-    named = set(re.findall(r"\d+\.\d+", (ROOT / "docs" / "when.md").read_text()))
-    assert len(named) > 50
-    assert named - known == set(), "write docs/when.md anew from docs/RESULTS.md"
+    named = set(re.findall(r"\d+\.\d+", (ROOT / "docs" / page).read_text()))
+    assert len(named) > least
+    assert named - known == set(), f"write docs/{page} anew from docs/RESULTS.md"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """``explain``: which places of a picture speak for a class, read from the routing."""
 
 import io
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -159,13 +160,15 @@ def overlaid(image: Tensor, one: Tensor) -> Image.Image:
 
 def side_by_side(pictures: dict[str, Image.Image]) -> Image.Image:
     """Pictures of one size in a row, each below its name."""
+    font = ImageFont.load_default(LETTERS)
     width, height = next(iter(pictures.values())).size
-    page = Image.new("RGB", (len(pictures) * (width + GAP) - GAP, LINE + height), "white")
-    draw, font = ImageDraw.Draw(page), ImageFont.load_default(LETTERS)
+    column = max(width, *(math.ceil(font.getlength(name)) for name in pictures))  # a narrow picture has wide words
+    page = Image.new("RGB", (len(pictures) * (column + GAP) - GAP, LINE + height), "white")
+    draw = ImageDraw.Draw(page)
     for k, (name, picture) in enumerate(pictures.items()):
-        left = k * (width + GAP)
-        page.paste(picture, (left, LINE))
-        draw.text((left + width / 2, LINE / 2), name, "black", font, anchor="mm")
+        left = k * (column + GAP)
+        page.paste(picture, (left + (column - width) // 2, LINE))
+        draw.text((left + column / 2, LINE / 2), name, "black", font, anchor="mm")
     return page
 
 
