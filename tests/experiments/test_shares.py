@@ -66,7 +66,7 @@ def test_shares_are_not_known_for_photographs() -> None:
     digits = data.load("mnist", "test").batch(range(8))
     model = create_model("capsnet-image", image_size=(28, 28), in_channels=1, num_classes=10, width=8, decoder=False)
     on_black, on_grey = (
-        data.ArrayDataset("digits", images.numpy(), digits.targets.numpy())
+        data.ArrayDataset(images.numpy(), digits.targets.numpy(), [str(k) for k in range(10)])
         for images in (digits.images, 0.3 + 0.7 * digits.images)
     )
     shares = measure(model, on_black, 8)

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from capsnet.inference import evaluating
-from capsnet.inference.attributions import grad_cam, integrated_gradients
+from capsnet.inference import evaluating, grad_cam, integrated_gradients
 from capsnet.inference.explanation import lay_out
 from capsnet.models import Model
 

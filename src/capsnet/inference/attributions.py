@@ -40,7 +40,11 @@ def grad_cam(model: Model, images: Tensor, classes: Tensor) -> Tensor:
     Shapes: images (B, C, H, W), classes (B,) -> (B, H, W)
     """
     kept: list[Tensor] = []
-    hook = last_convolution(model).register_forward_hook(lambda module, inputs, output: kept.append(output))
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        kept.append(output)
+
+    hook = last_convolution(model).register_forward_hook(keep)
     try:
         with _differentiating(model):
             pixels = images.clone().requires_grad_()  # so that a network with frozen weights has gradients, too
