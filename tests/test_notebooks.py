@@ -1,6 +1,11 @@
 """The notebooks run, small, cell by cell in one session; they are valid and have no outputs."""
 
+import importlib.util
 import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,9 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 def cells(notebook: Path, kind: str) -> list[str]:
     return ["".join(cell["source"]) for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == kind]
+
+
+INSTALLATION = cells(NOTEBOOKS[0], "code")[0]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -41,11 +49,52 @@ def test_notebook_is_valid_and_without_outputs(notebook: Path) -> None:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_begins_with_a_title_and_installs_the_package(notebook: Path) -> None:
+def test_notebook_begins_with_a_title_and_the_installation(notebook: Path) -> None:
     assert cells(notebook, "markdown")[0].startswith("# ")
-    assert 'find_spec("capsnet") is None' in cells(notebook, "code")[0]
+    assert cells(notebook, "code")[0] == INSTALLATION
     for line in "\n".join(cells(notebook, "code")).splitlines():
         assert not line.lstrip().startswith(("!", "%")), "plain Python, so that it runs without Jupyter"
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
+    """Run the first cell in a folder; returns the commands that it would have started."""
+
+    def run(folder: Path, *, spec: ModuleSpec | None = None, code: int = 0) -> list[list[str]]:
+        commands: list[list[str]] = []
+
+        def started(command: list[str]) -> subprocess.CompletedProcess[str]:
+            commands.append(command)
+            return subprocess.CompletedProcess(command, code)
+
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+        monkeypatch.setattr(subprocess, "run", started)
+        exec(INSTALLATION, {})
+        return commands
+
+    return run
+
+
+def test_first_cell_installs_the_checkout_around_it(install: Callable[..., list[list[str]]], tmp_path: Path) -> None:
+    (tmp_path / "work" / "capsnet" / "src" / "capsnet").mkdir(parents=True)
+    (tmp_path / "work" / "capsnet" / "notebooks").mkdir()
+    pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+    checkout = [[*pip, f"{tmp_path}/work/capsnet[all]"]]
+    assert install(tmp_path / "work" / "capsnet" / "notebooks") == checkout
+    assert install(tmp_path / "work" / "capsnet") == checkout
+    assert install(tmp_path / "work") == checkout  # where it was cloned
+    assert install(tmp_path / "work", spec=ModuleSpec("capsnet", None)) == checkout  # the clone's folder, no package
+    assert install(tmp_path) == [[*pip, "capsnet[all]"]]
+
+
+def test_first_cell_does_nothing_where_the_package_is(install: Callable[..., list[list[str]]], tmp_path: Path) -> None:
+    assert install(tmp_path, spec=importlib.util.find_spec("capsnet")) == []
+
+
+def test_first_cell_says_what_to_do_if_pip_fails(install: Callable[..., list[list[str]]], tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"could not install capsnet\[all\]: get the repository and start"):
+        install(tmp_path, code=1)
 
 
 def test_there_are_six() -> None:

@@ -139,11 +139,19 @@ def test_explain_writes_a_picture(digit: str, capsys: pytest.CaptureFixture[str]
     assert text.startswith("one.png: 1 (length 0.")
     with Image.open("map.png") as drawn:
         assert drawn.size == (448, 448)
-    asked = ("--out", "map.png", "--model", "capsnet-small-mnist", "--class", "7", "--json")
-    values = json.loads(output(capsys, "explain", digit, *asked))
-    assert values["class"] == "7"
+    asked = ("--out", "map.png", "--model", "capsnet-small-mnist", "--class", "7")
+    values = json.loads(output(capsys, "explain", digit, *asked, "--json"))
+    assert (values["class"], values["beside"]) == ("7", {})
     assert np.shape(values["map"]) == (28, 28)
     assert np.sum(values["map"]) == pytest.approx(np.sum(values["contributions"]), abs=1e-4)
+    assert "integrated gradients, Grad-CAM; each map" in output(capsys, "explain", digit, *asked, "--beside")
+    with Image.open("map.png") as drawn:
+        assert drawn.width > 3 * 448
+    beside = json.loads(output(capsys, "explain", digit, *asked, "--beside", "--json"))["beside"]
+    assert {name: np.shape(one) for name, one in beside.items()} == {
+        "integrated gradients": (28, 28),
+        "Grad-CAM": (28, 28),
+    }
     assert "--out names a .png file" in refused(capsys, "explain", digit, "--out", "map.jpg")
     assert "sees the whole picture" in refused(
         capsys, "explain", digit, "--out", "map.png", "--model", "efficient-mnist"

@@ -5,7 +5,10 @@ import pytest
 import torch
 
 import capsnet
+from capsnet.experiments import Measure, Report
 from capsnet.experiments import _attributions as attributions
+from capsnet.experiments.explain import claims, mean_of_pictures
+from capsnet.metrics import mean_interval
 
 
 def test_overlap_takes_as_many_pixels_as_the_object_has() -> None:
@@ -13,14 +16,6 @@ def test_overlap_takes_as_many_pixels_as_the_object_has() -> None:
     truth = np.array([[[True, False], [True, False]]])  # the two highest are 9 (right) and 8 (wrong)
     assert attributions.overlap(maps, truth) == [pytest.approx(1 / 3)]
     assert attributions.overlap(maps, maps.numpy() > 6) == [1.0]
-
-
-def test_integrated_gradients_add_up_to_the_change_of_the_score(tiny: capsnet.Model) -> None:
-    images, classes = torch.rand(2, 1, 20, 22), torch.tensor([0, 2])
-    maps = attributions.integrated_gradients(tiny, images, classes)
-    with torch.no_grad():
-        scores = [tiny(x).lengths.gather(1, classes[:, None])[:, 0] for x in (images, torch.zeros_like(images))]
-    assert torch.allclose(maps.sum(dim=(1, 2)), scores[0] - scores[1], atol=2e-3)
 
 
 def test_deletion_ends_without_ink_and_begins_with_the_highest(tiny: capsnet.Model) -> None:
@@ -49,21 +44,26 @@ def test_every_method_gives_a_map_and_leaves_the_network_as_it_was(name: str, ti
     assert all(weight.grad is None for weight in tiny.parameters())
 
 
-def test_gradient_maps_are_those_of_captum(tiny: capsnet.Model) -> None:
-    captum = pytest.importorskip("captum.attr", reason="Captum is not installed")
-    images, classes = torch.rand(2, 1, 20, 22), torch.tensor([0, 2])
+def test_interval_is_over_the_pictures_of_all_seeds() -> None:
+    """Three pictures of two objects each, of which the second seed found no object of the last."""
+    values = [[1.0, 3.0, 2.0, 4.0, 6.0, 8.0], [5.0, 3.0, 6.0, 8.0]]
+    pictures = [[0, 0, 1, 1, 2, 2], [0, 0, 1, 1]]
+    measure = mean_of_pictures("iou", values, pictures)
+    assert measure.values == [4.0, 5.5]
+    assert (measure.interval, measure.n) == (mean_interval([3.0, 5.0, 7.0]), 3)
+    assert mean_of_pictures("iou", [[1.0, 2.0]], [[4, 4]]).interval is None
 
-    def score(pixels: torch.Tensor) -> torch.Tensor:
-        return tiny(pixels).lengths
 
-    theirs = captum.IntegratedGradients(score).attribute(
-        images, target=classes, n_steps=attributions.STEPS, method="riemann_middle"
-    )
-    ours = attributions.integrated_gradients(tiny, images, classes)
-    assert torch.allclose(ours, theirs.sum(dim=1).float(), atol=1e-6)
-    last = [m for name, m in tiny.named_modules() if isinstance(m, torch.nn.Conv2d) and not name.startswith("decod")][
-        -1
-    ]
-    maps = captum.LayerGradCam(score, last).attribute(images, target=classes, relu_attributions=True)
-    drawn = torch.nn.functional.interpolate(maps.detach(), (20, 22), mode="bilinear")[:, 0]
-    assert torch.allclose(attributions.grad_cam(tiny, images, classes), drawn, atol=1e-6)
+@pytest.mark.parametrize(
+    ("rival", "verdict"), [((0.1, 0.2), "holds"), ((0.25, 0.4), "undecided"), ((0.6, 0.7), "does not hold")]
+)
+def test_claims_need_the_higher_overlap_of_all(rival: tuple[float, float], verdict: str) -> None:
+    def measure(name: str, low: float, high: float) -> Measure:
+        return Measure(f"IoU with the object, {name}", [(low + high) / 2], "", interval=(low, high), n=100)
+
+    measures = [measure("contributions", 0.3, 0.4), measure("contributions on ink", 0.5, 0.55)]
+    measures += [measure("integrated gradients", 0.1, 0.2), measure("Grad-CAM", *rival)]
+    measures += [measure("Grad-CAM on ink", 0.2, 0.3)]
+    as_they_are, on_ink = claims(Report(measures))
+    assert (as_they_are.verdict, on_ink.verdict) == (verdict, "holds")
+    assert "*IoU with the object, Grad-CAM on ink* 0.25" in on_ink.finding

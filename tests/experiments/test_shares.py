@@ -61,6 +61,20 @@ def test_objects_are_the_sources_or_the_picture_itself() -> None:
     assert classes[:, 0].tolist() == digits.targets.tolist()
 
 
+def test_shares_are_not_known_for_photographs() -> None:
+    """The same digits on black and on a grey ground, by a network with a receptive field."""
+    digits = data.load("mnist", "test").batch(range(8))
+    model = create_model("capsnet-image", image_size=(28, 28), in_channels=1, num_classes=10, width=8, decoder=False)
+    on_black, on_grey = (
+        data.ArrayDataset(images.numpy(), digits.targets.numpy(), [str(k) for k in range(10)])
+        for images in (digits.images, 0.3 + 0.7 * digits.images)
+    )
+    shares = measure(model, on_black, 8)
+    assert shares is not None
+    assert 0 < shares["counted"] < 1
+    assert measure(model, on_grey, 8) is None
+
+
 def test_first_choice_shares_ties() -> None:
     couplings = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [1 / 3, 1 / 3, 1 / 3]])
     np.testing.assert_allclose(first_choice(couplings), [[0, 1, 0], [0.5, 0.5, 0], [1 / 3] * 3])

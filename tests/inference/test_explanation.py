@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 import capsnet
+from capsnet.inference.attributions import grad_cam, integrated_gradients
 from capsnet.inference.explanation import lay_out, spread
 from capsnet.models import ReceptiveField
 from capsnet.routing import contributions, get
@@ -61,6 +62,26 @@ def test_maps_of_a_batch_are_those_of_its_examples(tiny: capsnet.Model) -> None:
         maps = lay_out(tiny, tiny.eval()(images, trace=True), torch.tensor([0, 1, 2]))[1]
     for k in range(3):
         assert torch.allclose(maps[k], capsnet.explain(tiny, images[k], label=k).map, atol=1e-5)
+
+
+def test_maps_from_gradients_are_drawn_beside(tiny: capsnet.Model) -> None:
+    picture = torch.rand(1, 20, 22)
+    seen = capsnet.explain(tiny, picture, label=1, beside=True)
+    for name, method in (("integrated gradients", integrated_gradients), ("Grad-CAM", grad_cam)):
+        assert torch.equal(seen.beside[name], method(tiny, picture[None], torch.tensor([1]))[0])
+    alone = capsnet.explain(tiny, picture, label=1)
+    assert alone.beside == {}
+    assert torch.equal(alone.map, seen.map)
+    one, three = np.asarray(alone.picture()), np.asarray(seen.picture())
+    height, width = one.shape[:2]
+    assert three.shape == (height + 36, 3 * width + 2 * 12, 3)
+    assert np.array_equal(three[36:, :width], one)  # the contributions come first
+    others = three[36:, width + 12 : 2 * width + 12], three[36:, 2 * width + 24 :]
+    for name, drawn in zip(seen.beside, others, strict=True):
+        y, x = divmod(int(seen.beside[name].abs().argmax()), 22)
+        red, _, blue = drawn[20 * y, 20 * x].astype(int)
+        assert (red > blue) == (seen.beside[name][y, x] > 0)  # orange speaks for the class
+    assert [(three[:36, x : x + width] < 128).any() for x in (0, width + 12, 2 * width + 24)] == [True] * 3  # words
 
 
 @pytest.mark.parametrize(

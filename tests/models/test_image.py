@@ -39,6 +39,16 @@ def test_grid_agrees_with_trace() -> None:
     assert model.decode(output.poses, torch.tensor([[0, 1], [1, 1]])).shape == (2, 2, 3, 48, 96)
 
 
+def test_receptive_field_follows_the_strides_of_the_stem() -> None:
+    """Worked out by hand: two blocks of stride 2 on an image of 28; a first convolution of stride 2 above 80 pixels."""
+    field = capsnet.create_model("capsnet-image", image_size=(28, 28), **SMALL).receptive_field
+    assert field == (1 + 2 + (2 + 4) + (4 + 8), 4, -(1 + (1 + 2) + (2 + 4)))
+    wider = capsnet.create_model("capsnet-image", image_size=(28, 28), kernel_size=3, **SMALL).receptive_field
+    assert wider == (21 + 2 * 4, 4, -10)
+    assert capsnet.create_model("capsnet-image", image_size=(96, 90), **SMALL).receptive_field == (87, 16, -43)
+    assert capsnet.create_model("capsnet-image", image_size=(48, 96), **SMALL).receptive_field is None  # other strides
+
+
 def test_large_blank_image_has_finite_gradients() -> None:
     model = capsnet.create_model("capsnet-image", image_size=(224, 224), **SMALL).train()
     images, labels = torch.zeros(2, 3, 224, 224), torch.tensor([0, 1])

@@ -63,6 +63,7 @@ def test_suite_checks_optional_parts() -> None:
     suite.receptive_field("efficient-capsnet", image_size=(40, 40), strides=(1, 2, 1, 2))
     suite.receptive_field("capsnet", image_size=(20, 24), kernel_size=5)
     suite.receptive_field("matrix-capsnet", image_size=(23, 29))
+    suite.receptive_field("capsnet-image", image_size=(96, 90), kernel_size=2)
 
 
 def test_suite_notices_wrong_declarations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,33 @@ def test_links_and_formulas_become_those_of_the_site() -> None:
     assert "*" not in hooks.literal(hooks.convert("c^*_{ij}"))
 
 
+@pytest.mark.parametrize("has_explorer", [True, False])
+def test_explorer_is_a_page_of_the_navigation(
+    has_explorer: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site of two pages with the hooks that place the explorer, here a folder with one page."""
+    hooks = pytest.importorskip("tools.site.hooks", reason="the extra `docs` is not installed")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    (tmp_path / "explorer").mkdir()
+    (tmp_path / "explorer" / "index.html").write_text("<h1>explorer</h1>")
+    monkeypatch.setattr(hooks, "EXPLORER", str(tmp_path / "explorer") if has_explorer else None)
+    (tmp_path / "docs" / "below").mkdir(parents=True)
+    for page in ("index.md", "below/other.md"):
+        (tmp_path / "docs" / page).write_text("# A page\n")
+    (tmp_path / "hooks.py").write_text("from tools.site.hooks import on_nav, on_post_build\n")
+    (tmp_path / "mkdocs.yml").write_text(
+        "site_name: x\nstrict: true\nuse_directory_urls: false\nhooks: [hooks.py]\nplugins: []\n"
+        "theme: {name: material, font: false}\nnav: [{Home: index.md}, {Other: below/other.md}]\n"
+    )
+    build(load_config(str(tmp_path / "mkdocs.yml")))  # on_post_build looks for broken links
+    for page, link in (("index.html", "try/index.html"), ("below/other.html", "../try/index.html")):
+        entry = rf'<a href="{re.escape(link)}" class="md-nav__link">'
+        assert bool(re.search(entry, (tmp_path / "site" / page).read_text())) == has_explorer
+    assert (tmp_path / "site" / "try" / "index.html").exists() == has_explorer
+
+
 def quotes() -> list[tuple[str, str, str]]:
     """(file, name, code) of each block of Python in docs/explained.md; the last link before it says from where."""
     text, found = EXPLAINED.read_text(), []
@@ -97,14 +124,15 @@ def test_every_linked_name_exists() -> None:
             pages.line_of(ROOT / path, name)
 
 
-def test_numbers_of_when_are_those_of_the_results() -> None:
-    """Every number with a point in docs/when.md stands in the pages that it is from."""
+@pytest.mark.parametrize(("page", "least"), [("when.md", 50), ("explain.md", 40)])
+def test_numbers_of_a_page_are_those_of_the_results(page: str, least: int) -> None:
+    """Every number with a point in a page stands in the pages that it is from."""
     known = set(
         re.findall(r"\d+\.\d+", "".join((ROOT / "docs" / name).read_text() for name in ("RESULTS.md", "weights.md")))
     )
-    named = set(re.findall(r"\d+\.\d+", (ROOT / "docs" / "when.md").read_text()))
-    assert len(named) > 50
-    assert named - known == set(), "write docs/when.md anew from docs/RESULTS.md"
+    named = set(re.findall(r"\d+\.\d+", (ROOT / "docs" / page).read_text()))
+    assert len(named) > least
+    assert named - known == set(), f"write docs/{page} anew from docs/RESULTS.md"
 
 
 def test_measured_numbers_beside_published_ones_are_those_of_the_results() -> None:

@@ -16,6 +16,7 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.nav import Link, Navigation
 from mkdocs.structure.pages import Page
 
 from tools.site import check, pages
@@ -42,7 +43,8 @@ INLINE = re.compile(r"\$`([^`]+)`\$")
 
 # a folder that `capsnet explore --static` wrote: then the site has the explorer, too
 EXPLORER = os.environ.get("CAPSNET_SITE_EXPLORER")
-TRY = '<a class="md-button md-button--primary" href="try/index.html">Try it here, in your browser</a>'
+PAGE = "try/index.html"  # of the explorer, on the site
+TRY = f'<a class="md-button md-button--primary" href="{PAGE}">Try it here, in your browser</a>'
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -79,6 +81,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, source in COPIED.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
     return files
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Add the explorer after the first entry. It is not in mkdocs.yml: most builds do not have it."""
+    if EXPLORER:
+        nav.items.insert(1, Link("Try it", PAGE))
+    return nav
 
 
 def linked_sources() -> dict[str, Path]:
@@ -140,7 +149,7 @@ def source_of(page: str) -> str:
 
 def on_post_build(config: MkDocsConfig) -> None:
     if EXPLORER:
-        shutil.copytree(EXPLORER, Path(config.site_dir) / "try")
+        shutil.copytree(EXPLORER, (Path(config.site_dir) / PAGE).parent)
     problems = check.problems(Path(config.site_dir))
     if problems:
         raise PluginError(f"{len(problems)} problems in the built site:\n" + "\n".join(problems[:40]))

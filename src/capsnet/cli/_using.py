@@ -200,19 +200,29 @@ class Explain:
     """A bundled name (see `capsnet list weights`), a file of weights, a run folder or hf:user/name."""
     label: Annotated[str | None, tyro.conf.arg(name="class", metavar="NAME")] = None
     """The class to explain; default: the longest capsule's."""
+    beside: bool = False
+    """Draw three maps side by side: the contributions, integrated gradients and Grad-CAM, to compare them."""
     json: bool = False
-    """Print the class, the lengths and the contributions, (H', W', types), as JSON."""
+    """Print the class, the lengths, the maps and the contributions, (H', W', types), as JSON."""
 
     def run(self, arguments: Sequence[str]) -> None:
         if Path(self.out).suffix.lower() != ".png":
             raise ValueError(f"--out names a .png file, got {self.out}")
         picture = sys.stdin.buffer.read() if self.image == STANDARD_INPUT else self.image
-        seen = capsnet.explain(self.model, picture, self.label)
+        seen = capsnet.explain(self.model, picture, self.label, beside=self.beside)
         path = seen.save(self.out)
         if self.json:
             values = {"class": seen.label, "length": seen.length, "lengths": seen.lengths, "map": seen.map.tolist()}
-            return say(json.dumps(values | {"contributions": seen.contributions.tolist(), "picture": str(path)}))
-        return say(f"{self.image}: {seen}\n{path}  orange speaks for the class, blue against it")
+            beside = {name: one.tolist() for name, one in seen.beside.items()}
+            return say(
+                json.dumps(
+                    values | {"contributions": seen.contributions.tolist(), "beside": beside, "picture": str(path)}
+                )
+            )
+        say(f"{self.image}: {seen}\n{path}  orange speaks for the class, blue against it")
+        if self.beside:
+            say(f"left to right: contributions, {', '.join(seen.beside)}; each map has its own scale")
+        return None
 
 
 @dataclass(kw_only=True)

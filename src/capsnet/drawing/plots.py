@@ -75,7 +75,10 @@ def lines(
     level: tuple[float, str] | None = None,
     zero: bool = True,
 ) -> Path:
-    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words, ``zero`` shows y = 0."""
+    """Curves over one axis with a legend; ``level`` is a horizontal mark with its words, ``zero`` shows y = 0.
+
+    The legend of more curves than there are colours stands beside the plot, where it covers none of them.
+    """
     fig, ax = _plot()
     for n, curve in enumerate(curves):
         draw_line(ax, n, curve)
@@ -93,7 +96,8 @@ def lines(
         ax.set_xticks(sorted({x for curve in curves for x in curve.x}))
     tidy(ax, xlabel, ylabel)
     if len(curves) > 1:
-        ax.legend(fontsize=LABEL, frameon=False, labelcolor=INK)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(curves) > len(COLOURS) else {}
+        ax.legend(fontsize=LABEL, frameon=False, labelcolor=INK, **beside)
     heading(ax, title, note)
     return save(fig, path, plot=True)
 

@@ -1,7 +1,6 @@
 """Maps of what a network looks at, and how well they fit what is known to be in the picture.
 
-Rivals of ``capsnet.explain``: integrated gradients (Sundararajan, Taly, Yan 2017, arXiv:1703.01365) and Grad-CAM
-(Selvaraju et al. 2017, arXiv:1610.02391). The score that they explain is the presence of the class.
+Compared are the contributions of ``capsnet.explain``, the two maps that it can show beside them, and two controls.
 """
 
 from collections.abc import Callable
@@ -9,14 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import interpolate, relu
+from torch import Tensor
 
-from capsnet.inference import evaluating
+from capsnet.inference import evaluating, grad_cam, integrated_gradients
 from capsnet.inference.explanation import lay_out
 from capsnet.models import Model
 
-STEPS = 32  # of the path from a black picture
 Method = Callable[[Model, Tensor, Tensor], Tensor]  # (model, images (B, C, H, W), classes (B,)) -> maps (B, H, W)
 
 
@@ -31,33 +28,9 @@ def routed_on_ink(model: Model, images: Tensor, classes: Tensor) -> Tensor:
     return routed(model, images, classes) * images.sum(dim=1).cpu()
 
 
-def integrated_gradients(model: Model, images: Tensor, classes: Tensor) -> Tensor:
-    """The picture times the mean gradient on the straight path from black to it."""
-    model.eval()
-    total = torch.zeros_like(images)
-    for k in range(STEPS):
-        path = (images * ((k + 0.5) / STEPS)).requires_grad_()
-        score = model(path).lengths.gather(1, classes[:, None]).sum()
-        total += torch.autograd.grad(score, path)[0]
-    return (images * total / STEPS).sum(dim=1).detach()
-
-
-def grad_cam(model: Model, images: Tensor, classes: Tensor) -> Tensor:
-    """Maps of the last convolution below the capsules, weighted by their mean gradients, without negative parts."""
-    convolutions = [m for name, m in model.named_modules() if isinstance(m, nn.Conv2d) and not name.startswith("decod")]
-    kept: list[Tensor] = []
-
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        kept.append(output)
-
-    hook = convolutions[-1].register_forward_hook(keep)
-    try:
-        score = model.eval()(images).lengths.gather(1, classes[:, None]).sum()
-    finally:
-        hook.remove()
-    weights = torch.autograd.grad(score, kept[0])[0].mean(dim=(2, 3), keepdim=True)
-    maps = relu((weights * kept[0]).sum(dim=1, keepdim=True)).detach()
-    return interpolate(maps, model.image_size, mode="bilinear")[:, 0]
+def grad_cam_on_ink(model: Model, images: Tensor, classes: Tensor) -> Tensor:
+    """Grad-CAM times the ink, as above."""
+    return grad_cam(model, images, classes) * images.sum(dim=1)
 
 
 def ink(model: Model, images: Tensor, classes: Tensor) -> Tensor:
@@ -75,6 +48,7 @@ METHODS: dict[str, Method] = {
     "contributions on ink": routed_on_ink,
     "integrated gradients": integrated_gradients,
     "Grad-CAM": grad_cam,
+    "Grad-CAM on ink": grad_cam_on_ink,
     "ink": ink,
     "chance": chance,
 }

@@ -29,6 +29,15 @@ def lower(text: str, source: str, report: Report, ours: str, theirs: str) -> Cla
     return Claim(text, source, BY_ORDER[compare(a, b)], f"{words[:1].upper()}{words[1:]}.")
 
 
+def higher(text: str, source: str, report: Report, ours: str, theirs: Sequence[str]) -> Claim:
+    """The measure named ``ours`` is higher than each of ``theirs``: fails if it is lower than one of them."""
+    a, others = measure_named(report, ours), [measure_named(report, name) for name in theirs]
+    orders = [compare(a, b) for b in others]
+    verdict: Verdict = "holds" if min(orders) > 0 else "does not hold" if min(orders) < 0 else "undecided"
+    found = "; ".join(f"*{b.name}* {b.shown()}" for b in others)
+    return Claim(text, source, verdict, f"*{a.name}* {a.shown()}; {found}.")
+
+
 def most_often_lower(text: str, source: str, pairs: Sequence[tuple[Measure, Measure]], where: str) -> Claim:
     """The first of each pair is lower: holds if it is so in half of them or more and the opposite in none."""
     orders = [compare(*pair) for pair in pairs]

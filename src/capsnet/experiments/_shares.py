@@ -20,6 +20,7 @@ from capsnet.models import Model, child_centres, child_owners
 from capsnet.routing import divided, undecided
 
 CHUNK = 50  # pictures with a trace at a time
+BLACK = 0.1  # up to here the ground of a picture is black, and ink can be told from it
 
 
 class Traced(NamedTuple):
@@ -58,6 +59,12 @@ def objects(batch: Batch) -> tuple[NDArray, NDArray]:
     if batch.sources is not None:
         return batch.sources.images.amax(dim=2).numpy(), batch.sources.classes.numpy()
     return batch.images.amax(dim=1, keepdim=True).numpy(), batch.targets[:, None].numpy()
+
+
+def on_black(images: Tensor) -> bool:
+    """Whether most pixels at the border of pictures (B, C, H, W) are black."""
+    rows, columns = images[:, :, [0, -1]].flatten(), images[:, :, :, [0, -1]].flatten()
+    return float(torch.cat([rows, columns]).median()) <= BLACK
 
 
 def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
@@ -102,12 +109,12 @@ def measure(model: Model, dataset: Dataset, count: int) -> dict[str, Any] | None
     """Entropy and shares of each iteration, with the half-widths of their intervals, on the first pictures.
 
     None where the children do not lie in the picture, or where it is not known which ink belongs to which object:
-    colour pictures, and several objects that are not given separately.
+    colour pictures, photographs (whose ground is not black), and several objects that are not given separately.
     """
     if not routes_children(model) or dataset.channels != 1:
         return None
     batch = dataset.batch(range(min(count, len(dataset))))
-    if batch.sources is None and batch.targets.ndim > 1:
+    if batch.sources is None and (batch.targets.ndim > 1 or not on_black(batch.images)):
         return None
     seen, (alone, classes) = traced(model, batch.images), objects(batch)
     field = model.receptive_field

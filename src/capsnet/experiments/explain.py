@@ -3,7 +3,9 @@
 A class capsule is a sum of votes, so it says by itself what each child brought to it: c (u_hat . v) / |v|. Spread over
 the pixels that each child sees, this is a map that needs no gradient. Here it stands beside integrated gradients
 (Sundararajan, Taly, Yan 2017) and Grad-CAM (Selvaraju et al. 2017) on generated pictures of two touching or overlapping
-objects (`shapes:kind=crowded`), of which every pixel's owner is known. Two controls know no class: the ink, and chance.
+objects (`shapes:kind=crowded`), of which every pixel's owner is known. Integrated gradients are multiplied by the
+picture, so they are zero where there is no ink; the other two maps are judged as they are and times the ink. Two
+controls know no class: the ink, and chance.
 
 Two questions: do the highest pixels of the map of a class lie on the object of that class (IoU with as many pixels as
 the object has), and does the class disappear when they are blackened first (deletion: the area under its presence,
@@ -21,6 +23,7 @@ from capsnet.data import Shapes
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import Line, lines
 from capsnet.experiments import _attributions, _nets
+from capsnet.experiments._claims import Claim, higher
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Report
 from capsnet.experiments.lab import Lab
@@ -28,6 +31,8 @@ from capsnet.metrics import Measure, difference, mean_interval
 from capsnet.models import Model
 from capsnet.training import TrainConfig
 
+TITLE = "Explain: do the parts that a class capsule is made of lie on its object?"
+SOURCE = "this package (docs/explain.md)"
 DIFFERS = [
     "Nothing was published to compare the numbers with.",
     "The fields of the children are 9 of 40 pixels wide, so the map of their contributions is coarse; times the ink "
@@ -36,6 +41,7 @@ DIFFERS = [
     "in which a class may come back: look at the beginning of the curves as well as at the area under them.",
 ]
 STEPS, BATCH, FOUND = 20, 50, 0.5
+WORDS = {"iou": "IoU with the object", "area": "area under deletion"}
 
 
 def config(lab: Lab, seed: int) -> TrainConfig:
@@ -53,7 +59,17 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, seed) for seed in lab.seeds]
 
 
-@register("explain", "Explain: do the parts that a class capsule is made of lie on its object?", plan=plan)
+def claims(report: Report) -> list[Claim]:
+    text = "Contributions of children point at an object better than integrated gradients and Grad-CAM"
+    as_they_are = [f"{WORDS['iou']}, {name}" for name in ("contributions", "integrated gradients", "Grad-CAM")]
+    on_ink = [as_they_are[0] + " on ink", as_they_are[1], as_they_are[2] + " on ink"]  # the second is so by itself
+    return [
+        higher(text, SOURCE, report, as_they_are[0], as_they_are[1:]),
+        higher(f"{text}, all of them times the ink", SOURCE, report, on_ink[0], on_ink[1:]),
+    ]
+
+
+@register("explain", TITLE, plan=plan, claims=claims)
 def run(lab: Lab) -> Report:
     report = Report(differs=[*_nets.differences(lab, plan(lab)), *DIFFERS])
     count = lab.pick(6, 100, 1_000)
@@ -65,13 +81,17 @@ def run(lab: Lab) -> Report:
         for t in trained
     ]
     report.raw = {"runs": [t.folder.name for t in trained], "error": [t.error for t in trained], "measured": measured}
-    found = {}
-    for what, words in (("iou", "IoU with the object"), ("area", "area under deletion")):
-        for name in _attributions.METHODS:
-            found[what, name] = _measure(f"{words}, {name}", [m[name][what] for m in measured])
+    pictures = [m["pictures"] for m in measured]
+    found = {
+        (what, name): mean_of_pictures(f"{words}, {name}", [m[name][what] for m in measured], pictures)
+        for what, words in WORDS.items()
+        for name in _attributions.METHODS
+    }
     report.measures = list(found.values())
+    right = 100 - float(np.mean(report.raw["error"]))
+    report.findings.append(f"Both objects are found in {right:.2f} % of all test pictures.")
     ours = "contributions on ink"
-    for rival in ("integrated gradients", "Grad-CAM", "ink"):
+    for rival in ("integrated gradients", "Grad-CAM on ink", "ink"):
         for what, words in (("iou", "the IoU"), ("area", "the area under deletion")):
             sentence = difference(f"{words} of {ours}", found[what, ours], f"that of {rival}", found[what, rival])
             report.findings.append(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -93,8 +113,8 @@ def run(lab: Lab) -> Report:
 
 
 def measure(model: Model, test: Shapes, count: int) -> dict[str, Any]:
-    """Of each method the IoU and the area of every explained object, and the mean curve."""
-    model = model.cpu().eval()
+    """Of each method the IoU and the area of every explained object, and the mean curve; and the objects' pictures."""
+    model, pictures = model.cpu().eval(), []
     values: dict[str, dict[str, list[Any]]] = {
         name: {"iou": [], "area": [], "curve": []} for name in _attributions.METHODS
     }
@@ -111,10 +131,9 @@ def measure(model: Model, test: Shapes, count: int) -> dict[str, Any]:
             if not seen.any():
                 continue
             _add(values, model, images[seen], classes[seen], truth.owner[seen] == k)
-    return {
-        name: {"iou": v["iou"], "area": v["area"], "curve": np.mean(v["curve"], axis=0).tolist()}
-        for name, v in values.items()
-    }
+            pictures += index[seen].tolist()
+    measured: dict[str, Any] = {name: v | {"curve": np.mean(v["curve"], axis=0).tolist()} for name, v in values.items()}
+    return measured | {"pictures": pictures}
 
 
 def _add(values: Any, model: Model, images: torch.Tensor, classes: torch.Tensor, owned: np.ndarray) -> None:
@@ -126,11 +145,22 @@ def _add(values: Any, model: Model, images: torch.Tensor, classes: torch.Tensor,
         values[name]["curve"] += curves.tolist()
 
 
-def _measure(name: str, seeds: list[list[float]]) -> Measure:
-    """A value per seed; the interval is over the objects of the first."""
-    means = [float(np.mean(values)) for values in seeds]
-    interval = mean_interval(seeds[0]) if len(seeds[0]) > 1 else None
-    return Measure(name, means, "", "-", interval, "", len(seeds[0]))
+def mean_of_pictures(name: str, values: list[list[float]], pictures: list[list[int]]) -> Measure:
+    """The mean of the objects of each seed, and the interval over pictures of all seeds.
+
+    The two objects of a picture are not independent, nor are several networks on it: a picture counts once, with the
+    mean of all of them.
+
+    Args:
+        values, pictures: of each seed, the value of each object and the number of its picture.
+    """
+    grouped: dict[int, list[float]] = {}
+    for seed, numbers in zip(values, pictures, strict=True):
+        for value, number in zip(seed, numbers, strict=True):
+            grouped.setdefault(number, []).append(value)
+    means = [float(np.mean(group)) for group in grouped.values()]
+    interval = mean_interval(means) if len(means) > 1 else None
+    return Measure(name, [float(np.mean(seed)) for seed in values], "", "-", interval, "", len(means))
 
 
 def _pictures(lab: Lab, model: Model, test: Shapes) -> Any:
@@ -146,7 +176,8 @@ def _pictures(lab: Lab, model: Model, test: Shapes) -> Any:
                 cells.append(Cell((one / one.max().clamp_min(1e-12)).numpy()))
             rows.append(
                 Row(
-                    cells, heads=("picture", "object", *(name.replace(" ", "\n") for name in shown)) if not rows else ()
+                    cells,
+                    heads=("picture", "object", *(name.replace(" ", "\n", 1) for name in shown)) if not rows else (),
                 )
             )
     note = "white: what speaks for the class; the second column is the truth"

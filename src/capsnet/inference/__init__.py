@@ -1,5 +1,6 @@
 """Use a trained model: evaluate it, predict with it, measure its capsules."""
 
+from capsnet.inference.attributions import grad_cam, integrated_gradients
 from capsnet.inference.evaluation import (
     OFFSETS,
     Evaluation,
@@ -35,6 +36,8 @@ __all__ = [
     "evaluate",
     "evaluating",
     "explain",
+    "grad_cam",
+    "integrated_gradients",
     "measure",
     "pick_device",
     "predict",

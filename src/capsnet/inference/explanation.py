@@ -1,17 +1,19 @@
 """``explain``: which places of a picture speak for a class, read from the routing."""
 
 import io
+import math
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from capsnet._files import write_atomically
 from capsnet._names import check_name
+from capsnet.inference.attributions import grad_cam, integrated_gradients
 from capsnet.inference.prediction import Picture, as_inputs, evaluating, preprocessing_of
 from capsnet.models import Model, Output, ReceptiveField
 from capsnet.routing import contributions
@@ -19,6 +21,8 @@ from capsnet.weights import load
 
 FOR, AGAINST = np.array([230, 159, 0]), np.array([0, 114, 178])  # orange and blue: distinct to colour-blind eyes too
 SHOWN = 448  # pixels of the longer side of a picture of the map
+GAP, LINE, LETTERS = 12, 36, 20  # between maps side by side: pixels of the gap, of the line of words, of a letter
+BESIDE = {"integrated gradients": integrated_gradients, "Grad-CAM": grad_cam}
 
 
 class Explanation(NamedTuple):
@@ -26,7 +30,8 @@ class Explanation(NamedTuple):
 
     ``contributions`` are c_ij (u_hat_ij . v_j) / |v_j| after the last iteration: they add up to the length of the
     class capsule before it is squashed. ``map`` spreads each over the pixels that its child sees, so it adds up to the
-    same. Negative numbers speak against the class.
+    same. Negative numbers speak against the class. ``beside`` has maps of the same class from gradients, by name, if
+    they were asked for; their units differ.
     """
 
     label: str
@@ -35,6 +40,7 @@ class Explanation(NamedTuple):
     contributions: Tensor  # (H', W', types)
     image: Tensor  # (C, H, W): the network's input
     lengths: dict[str, float]
+    beside: dict[str, Tensor]  # each (H, W)
 
     def __str__(self) -> str:
         y, x = divmod(int(self.map.argmax()), self.map.shape[1])
@@ -51,15 +57,14 @@ class Explanation(NamedTuple):
         return float(self.contributions.abs().sum())
 
     def picture(self) -> Image.Image:
-        """The map over the picture in grey: orange speaks for the class, blue against it."""
-        height, width = self.map.shape
-        grey = self.image.mean(dim=0).clamp(0, 1).numpy()[:, :, None] * 255
-        share = (self.map / self.map.abs().max().clamp_min(1e-12)).numpy()[:, :, None]  # -1 ... 1
-        ink = np.where(share > 0, FOR, AGAINST)
-        weight = 0.75 * np.abs(share)
-        pixels = np.rint((1 - weight) * (0.25 * 255 + 0.5 * grey) + weight * ink).astype(np.uint8)
-        factor = max(1, SHOWN // max(height, width))
-        return Image.fromarray(pixels).resize((factor * width, factor * height), Image.Resampling.NEAREST)
+        """The map over the picture in grey: orange speaks for the class, blue against it.
+
+        Maps to compare with are drawn right of it. Full colour is the largest number of each map.
+        """
+        if not self.beside:
+            return overlaid(self.image, self.map)
+        maps = {"contributions": self.map} | self.beside
+        return side_by_side({name: overlaid(self.image, one) for name, one in maps.items()})
 
     def save(self, path: str | Path) -> Path:
         """Write ``picture`` as a PNG."""
@@ -68,7 +73,9 @@ class Explanation(NamedTuple):
         return write_atomically(Path(path), content.getvalue())
 
 
-def explain(model: Model | str | Path, image: Picture, label: str | int | None = None) -> Explanation:
+def explain(
+    model: Model | str | Path, image: Picture, label: str | int | None = None, *, beside: bool = False
+) -> Explanation:
     """What each child of the class capsules contributes to a class, laid over the picture.
 
     Args:
@@ -76,6 +83,7 @@ def explain(model: Model | str | Path, image: Picture, label: str | int | None =
         image: a file, bytes, a Pillow image or an array, which is preprocessed, or a tensor (C, H, W) of the model's
             own size.
         label: the class, by name or number; None takes the longest capsule's.
+        beside: also compute integrated gradients and Grad-CAM, to be drawn side by side.
     """
     model = model if isinstance(model, Model) else load(model)
     check_explains(model)
@@ -83,13 +91,18 @@ def explain(model: Model | str | Path, image: Picture, label: str | int | None =
         picture = as_inputs(model, image[None])
     else:
         picture = torch.as_tensor(preprocessing_of(model)(image))[None]
+    picture = picture.to(next(model.parameters()).device)
     with evaluating(model):
-        output: Output = model(picture.to(next(model.parameters()).device), trace=True)
+        output: Output = model(picture, trace=True)
     lengths = output.lengths[0].float().cpu()
     chosen = int(lengths.argmax()) if label is None else class_number(model, label)
     brought, maps = lay_out(model, output, torch.tensor([chosen]))
     named = dict(zip(model.class_names, lengths.tolist(), strict=True))
-    return Explanation(model.class_names[chosen], float(lengths[chosen]), maps[0], brought[0], picture[0].cpu(), named)
+    asked = torch.tensor([chosen], device=picture.device)
+    others = {name: method(model, picture, asked)[0].float().cpu() for name, method in BESIDE.items() if beside}
+    return Explanation(
+        model.class_names[chosen], float(lengths[chosen]), maps[0], brought[0], picture[0].cpu(), named, others
+    )
 
 
 def check_explains(model: Model) -> None:
@@ -131,6 +144,32 @@ def _windows(count: int, field: ReceptiveField, side: int) -> Tensor:
     pixels = torch.arange(side)[None]
     inside = ((pixels >= start) & (pixels < start + field.size)).float()
     return inside / inside.sum(dim=1, keepdim=True).clamp_min(1)
+
+
+def overlaid(image: Tensor, one: Tensor) -> Image.Image:
+    """A map (H, W) in orange and blue over a picture (C, H, W) in grey."""
+    height, width = one.shape
+    grey = image.mean(dim=0).clamp(0, 1).numpy()[:, :, None] * 255
+    share = (one / one.abs().max().clamp_min(1e-12)).numpy()[:, :, None]  # -1 ... 1
+    ink = np.where(share > 0, FOR, AGAINST)
+    weight = 0.75 * np.abs(share)
+    pixels = np.rint((1 - weight) * (0.25 * 255 + 0.5 * grey) + weight * ink).astype(np.uint8)
+    factor = max(1, SHOWN // max(height, width))
+    return Image.fromarray(pixels).resize((factor * width, factor * height), Image.Resampling.NEAREST)
+
+
+def side_by_side(pictures: dict[str, Image.Image]) -> Image.Image:
+    """Pictures of one size in a row, each below its name."""
+    font = ImageFont.load_default(LETTERS)
+    width, height = next(iter(pictures.values())).size
+    column = max(width, *(math.ceil(font.getlength(name)) for name in pictures))  # a narrow picture has wide words
+    page = Image.new("RGB", (len(pictures) * (column + GAP) - GAP, LINE + height), "white")
+    draw = ImageDraw.Draw(page)
+    for k, (name, picture) in enumerate(pictures.items()):
+        left = k * (column + GAP)
+        page.paste(picture, (left + (column - width) // 2, LINE))
+        draw.text((left + column / 2, LINE / 2), name, "black", font, anchor="mm")
+    return page
 
 
 def class_number(model: Model, label: str | int) -> int:

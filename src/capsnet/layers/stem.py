@@ -58,7 +58,8 @@ class Block(nn.Module):
 class ResidualStem(nn.Module):
     """A convolution of both views, then one residual block per halving until the longer side has at most 10 positions.
 
-    The last map has ``channels`` channels; each earlier one half as many, down to an eighth.
+    The last map has ``channels`` channels; each earlier one half as many, down to an eighth. ``windows`` are those of
+    its convolutions, (size, stride, padding) each, from the image up; None where the strides of the two axes differ.
 
     Shapes: (B, C, H, W) -> (B, channels, *grid), ``grid`` = (h, w).
     """
@@ -79,13 +80,15 @@ class ResidualStem(nn.Module):
         stages = sizes[1:] if max(height, width) > ENTRY else sizes
         counts = [max(channels >> step, channels // 8, 1) for step in range(len(stages))][::-1]
         self.grid = stages[-1]
+        first, *later = [strides(*shrink) for shrink in pairwise([sizes[0], *stages])]
+        self.windows = _windows(first, later)
         self.entry = nn.Sequential(
-            nn.Conv2d(2 * in_channels, counts[0], 3, strides(sizes[0], stages[0]), padding=1, bias=False, **options),
+            nn.Conv2d(2 * in_channels, counts[0], 3, first, padding=1, bias=False, **options),
             nn.BatchNorm2d(counts[0], **options),
             nn.ReLU(),
         )
-        steps = zip(pairwise(counts), pairwise(stages), strict=True)
-        self.blocks = nn.Sequential(*(Block(*outer, strides(*shrink), **options) for outer, shrink in steps))
+        steps = zip(pairwise(counts), later, strict=True)
+        self.blocks = nn.Sequential(*(Block(*outer, stride, **options) for outer, stride in steps))
 
     def forward(self, images: Tensor) -> Tensor:
         views = both_views(images)
@@ -93,6 +96,13 @@ class ResidualStem(nn.Module):
 
     def extra_repr(self) -> str:
         return f"grid={self.grid}"
+
+
+def _windows(first: tuple[int, int], later: list[tuple[int, int]]) -> list[tuple[int, int, int]] | None:
+    """See ``ResidualStem``. The shortcut of a block averages pixels that its convolutions see, too."""
+    if any(rows != columns for rows, columns in (first, *later)):
+        return None
+    return [(3, first[0], 1), *(window for stride, _ in later for window in ((3, stride, 1), (3, 1, 1)))]
 
 
 def both_views(images: Tensor) -> Tensor:

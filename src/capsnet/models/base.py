@@ -73,7 +73,8 @@ class Model(nn.Module):
     - ``pose_dim``: numbers per class capsule.
     - ``grid``: how the children of the class capsules lie in the image, (H, W, types).
     - ``receptive_field``: the pixels that a child at (y, x) of the grid sees. After convolutional capsules it also
-      depends on its neighbours, through the couplings.
+      depends on its neighbours, through the couplings; if the network standardises its images, on their mean and
+      contrast.
     - ``margins``: those of its loss.
     - ``draws``: whether ``decode`` works.
     - ``routed_layers()``: its layers that route, by name; ``class_routing``: the routing of the class capsules.

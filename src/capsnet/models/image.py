@@ -6,7 +6,7 @@ from torch import Tensor
 
 from capsnet.layers import Capsules, ConvDecoder, DenseCaps, PrimaryCaps, ResidualStem
 from capsnet.models._decoding import DecodingModel
-from capsnet.models.base import Count, NonNegative, Side, build_routing
+from capsnet.models.base import Count, NonNegative, ReceptiveField, Side, build_routing
 
 PIXELS = 784  # of the images that the paper's reconstruction weight was chosen for
 
@@ -64,6 +64,8 @@ class ImageCapsNet(DecodingModel):
             )
         self.primary = PrimaryCaps(width, primary_types, primary_dim, kernel_size, 1, squash=squash or "paper")
         self.grid = self.primary.grid(*self.stem.grid)  # (H', W', types)
+        if self.stem.windows is not None:
+            self.receptive_field = ReceptiveField.of_windows(*self.stem.windows, (kernel_size, 1))
         children = self.grid[0] * self.grid[1] * self.grid[2]
         route = build_routing(routing, iterations, squash, routing_options)
         self.classes = DenseCaps(children, num_classes, primary_dim, pose_dim, route)
