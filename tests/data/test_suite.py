@@ -43,6 +43,7 @@ OPTIONS = (  # other kinds of what is registered
     "mnist:per_class=10",
     "multimnist:shift=6,canvas=36",
     "affnist:source=generated,versions=2",
+    "corrupted-mnist:kind=noise",
     "shapes:kind=crowded,objects=3",
     "shapes:kind=scrambled",
     "shapes:kind=parts",

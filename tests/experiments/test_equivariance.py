@@ -16,7 +16,6 @@ from capsnet.experiments._equivariance import (
     ridge,
     route_crowd,
     squares,
-    thicken,
     vectors,
 )
 from capsnet.models import CapsNet, create_model
@@ -44,15 +43,6 @@ def test_move_goes_in_the_stated_direction() -> None:
     for amount in (-20, 20):
         area = 400 * (1 + amount / 100) ** 2
         assert float(move(square, "scale", amount).sum()) == pytest.approx(area, rel=0.02)
-
-
-@pytest.mark.parametrize("amount", [-0.75, -0.25, 0.25, 0.5, 0.75])
-def test_thicken_moves_outlines_by_the_amount(amount: float) -> None:
-    bar = torch.zeros(1, 1, 20, 20)
-    bar[..., 8:12] = 0.5  # four pixels wide, all the way down
-    middle = thicken(bar, amount)[0, 0, 10]
-    assert float(middle.sum()) == pytest.approx(0.5 * (4 + 2 * amount))
-    assert float(middle.max()) == 0.5  # a grey level stays that level
 
 
 def test_changes_match_a_known_path() -> None:

@@ -5,9 +5,14 @@ import torch
 
 import capsnet
 from capsnet.functional import spread_loss, spread_margin
-from capsnet.models import MatrixCapsNet
+from capsnet.models import MatrixCapsNet, reroute
+from tests.models import suite
+from tests.reference import inverted
 
 TINY = {"widths": (4, 2, 3, 2), "num_classes": 3, "image_size": (19, 21)}
+
+
+CONCURRENT = {"routing": "inverted-attention", "concurrent": True}
 
 
 def build(**options) -> MatrixCapsNet:
@@ -139,3 +144,82 @@ def test_older_weights_with_step_counter_load(tmp_path) -> None:
     assert "steps" not in again.state_dict()
     images = torch.rand(2, 1, 19, 21)
     torch.testing.assert_close(again(images).lengths, model.eval()(images).lengths)
+
+
+def reference_layers(model: MatrixCapsNet, grid: tuple[int, int, int]) -> list[tuple]:
+    """The three layers as ``inverted.concurrent`` takes them, for a grid of primary capsules."""
+    found = []
+    for layer in (model.first, model.second):
+        votes, grid = inverted.window_votes(layer.weight.tolist(), grid, layer.kernel_size, layer.stride)
+        found.append((votes, grid[0] * grid[1] * grid[2], layer))
+    found.append((inverted.class_votes(model.classes.weight.tolist(), grid), model.num_classes, model.classes))
+    return [
+        (votes, parents, {name: tensor.tolist() for name, tensor in layer.routing_params.items()})
+        for votes, parents, layer in found
+    ]
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_concurrent_routing_equals_reference_loop(iterations: int) -> None:
+    """The reference updates all layers in every iteration, also where the classes do not see it any more."""
+    model = build(**CONCURRENT, iterations=iterations, image_size=(17, 19)).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    for layer in (model.first, model.second, model.classes):
+        for tensor in layer.routing_params.values():
+            tensor.data.copy_(0.5 * torch.randn(tensor.shape, dtype=torch.float64, generator=generator))
+    seen = []
+    model.first.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
+    images = torch.rand(1, 1, 17, 19, dtype=torch.float64, generator=generator)
+    output = model(images, trace=True)
+    poses, act = seen[0]  # (1, H, W, T, 16), (1, H, W, T)
+    primary = inverted.Capsules(poses[0].flatten(0, 2).tolist(), act[0].flatten().tolist())
+    history = inverted.concurrent(reference_layers(model, tuple(act.shape[1:])), primary, iterations)
+
+    def close(found: torch.Tensor, expected: list) -> None:
+        values = torch.tensor(expected, dtype=torch.float64)
+        torch.testing.assert_close(found.detach(), values.reshape(found.shape), rtol=1e-8, atol=1e-8)
+
+    assert output.trace is not None
+    close(output.lengths[0], history[-1][-1].act)
+    close(output.trace.poses[:, 0], [values[-1].poses for values in history])
+    close(output.trace.activations[:, 0], [values[-1].act for values in history])
+    close(output.trace.couplings[:, 0], [values[-1].couplings for values in history])
+    children = history[max(0, iterations - 2)][-2]
+    features = model.forward_features(images)
+    close(features.pose[0], children.poses)
+    assert features.act is not None
+    close(features.act[0], children.act)
+
+
+def test_one_concurrent_iteration_equals_a_sequential_one() -> None:
+    images = torch.rand(2, 1, 19, 21)
+    together = build(**CONCURRENT).eval()
+    apart = build(**CONCURRENT | {"concurrent": False}).eval()
+    apart.load_state_dict(together.state_dict())
+    one, other = (reroute(model, iterations=1)(images) for model in (together, apart))
+    torch.testing.assert_close(one.lengths, other.lengths)
+    torch.testing.assert_close(one.poses, other.poses)
+    assert not torch.allclose(together(images).poses, apart(images).poses, atol=1e-3)
+
+
+def test_concurrent_needs_a_routing_that_continues() -> None:
+    with pytest.raises(ValueError, match=r"start from given parents \(inverted-attention\), which em cannot"):
+        build(concurrent=True)
+    with pytest.raises(ValueError, match="concurrent"):
+        build(**CONCURRENT | {"concurrent": "perhaps"})
+
+
+@pytest.mark.parametrize(
+    "check", [pytest.param(check, marks=[pytest.mark.slow] * (check == "compiles")) for check in suite.CHECKS]
+)
+def test_concurrent_model_keeps_contract(check: str) -> None:
+    suite.CHECKS[check]("matrix-capsnet-small", **CONCURRENT)
+
+
+def test_concurrent_model_is_saved_and_loaded(tmp_path) -> None:
+    model = build(**CONCURRENT, iterations=2).eval()
+    again = capsnet.load(capsnet.save(model, tmp_path / "m.safetensors"))
+    assert isinstance(again, MatrixCapsNet)
+    assert again.concurrent
+    images = torch.rand(2, 1, 19, 21)
+    torch.testing.assert_close(again(images).lengths, model(images).lengths)

@@ -11,10 +11,12 @@ from capsnet.models import ResidualCapsNet, ResidualCNN
 SMALL: dict[str, Any] = {"channels": (4, 4, 16), "blocks": (1, 2), "decoder": False}
 
 
+@pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [28, 36, 40])
-def test_twin_has_as_many_parameters_as_the_capsules(size: int) -> None:
-    capsules = capsnet.create_model("residual-capsnet", image_size=(size, size), decoder=False).num_parameters()
-    plain = capsnet.create_model("residual-cnn", image_size=(size, size)).num_parameters()
+def test_twin_has_as_many_parameters_as_the_capsules(size: int, channels: int) -> None:
+    shape: dict[str, Any] = {"image_size": (size, size), "in_channels": channels}
+    capsules = capsnet.create_model("residual-capsnet", **shape, decoder=False).num_parameters()
+    plain = capsnet.create_model("residual-cnn", **shape).num_parameters()
     assert abs(plain / capsules - 1) < 1e-3
 
 

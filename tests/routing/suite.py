@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -344,6 +345,32 @@ def declarations(route: Routing) -> None:
     assert set(route.dense_options) <= set(options)
 
 
+def continuing(route: Routing) -> None:
+    """If it is declared, all iterations equal single ones, each from the parents of the one before; else a start is
+    refused."""
+    P, K = EDGES.index.shape
+    dense: dict[str, Any] = {"votes": normal(0, B, I, J, D), "act": normal(1, B, I).sigmoid()}
+    spread: dict[str, Any] = {"votes": normal(0, B, P, K, J, D), "act": normal(1, B, 5).sigmoid(), "edges": EDGES}
+    for children in (dense, spread):
+        start = torch.zeros((), dtype=torch.float64)
+        if not route.continues:
+            with pytest.raises(ValueError, match=f"{route.name} routing cannot start from given parents"):
+                route(**children, start=start)
+            continue
+        whole = run(route, **children, trace=True)
+        assert whole.trace is not None
+        for coupling, pose, act in zip(whole.trace.couplings, whole.trace.poses, whole.trace.activations, strict=True):
+            single = run(route, **children, trace=True, start=start)
+            assert single.trace is not None
+            assert len(single.trace.couplings) == 1
+            close(single.trace.couplings[0], coupling)
+            close(single.pose, pose)
+            close(single.act, act)
+            start = single.pose
+        with pytest.raises(ValueError, match="start must be 0 or have the parents' shape"):
+            route(**children, start=start[:1])
+
+
 def training(route: Routing) -> None:
     """A layer learns what a second layer of the same routing, with other weights, computes."""
     layers = []
@@ -389,6 +416,7 @@ CHECKS: Mapping[str, Callable[[Routing], None]] = {
         couplings,
         presence,
         declarations,
+        continuing,
         training,
     )
 }

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from capsnet.data.folders._listing import images_in
     from capsnet.data.folders.loader import FolderDataset, folder
+    from capsnet.data.generated.corrupted import Corrupted, corrupted_mnist
     from capsnet.data.generated.multimnist import Pairs, multimnist
     from capsnet.data.generated.outlines import Outlines, outlines, owners
     from capsnet.data.generated.sentences import Sentences, sentences
@@ -60,10 +61,10 @@ if TYPE_CHECKING:
 else:  # at run time they are imported when the first one is used
     __getattr__, __dir__ = lazy(
         __name__,
-        "_adapt _frame _given _pixels _registry base folders._listing folders.loader generated.multimnist "
-        "generated.outlines generated.sentences generated.shapes generated.transformed preprocess readers.cifar "
-        "readers.download readers.fashion readers.idx readers.mat5 readers.mnist readers.norb readers.svhn splits "
-        "words",
+        "_adapt _frame _given _pixels _registry base folders._listing folders.loader generated.corrupted "
+        "generated.multimnist generated.outlines generated.sentences generated.shapes generated.transformed "
+        "preprocess readers.cifar readers.download readers.fashion readers.idx readers.mat5 readers.mnist "
+        "readers.norb readers.svhn splits words",
     )
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Augment",
     "Batch",
     "BatchTransform",
+    "Corrupted",
     "Dataset",
     "DatasetInfo",
     "FolderDataset",
@@ -95,6 +97,7 @@ __all__ = [
     "batches",
     "canonical",
     "cifar10",
+    "corrupted_mnist",
     "describe",
     "expanded_mnist",
     "fashion_mnist",

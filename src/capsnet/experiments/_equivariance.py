@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from capsnet.data import Shapes
+from capsnet.data.generated.corrupted import thicken
 from capsnet.data.warping import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
@@ -20,7 +20,6 @@ from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
 from capsnet.models import Model, child_centres
 
-FINE = 4  # a pixel is this many wide while strokes are made thicker
 STRENGTHS = tuple(10.0**k for k in range(-6, 2))  # of the ridge, in units of the features' mean variance
 BATCH = 250
 
@@ -50,22 +49,6 @@ def move(images: Tensor, name: str, amount: float) -> Tensor:
     turned = torch.stack([turn.cos(), -turn.sin(), turn.sin(), turn.cos()]).reshape(2, 2)
     offset = torch.tensor([amount * (name == "shift down"), amount * (name == "shift right")], dtype=torch.float32)
     return warp_images(images, (size * turned).expand(len(images), 2, 2), offset.expand(len(images), 2))
-
-
-def thicken(images: Tensor, amount: float) -> Tensor:
-    """Move every outline outwards by ``amount`` pixels, or inwards if it is negative. Shapes as ``move``.
-
-    Grey dilation (or erosion) of the picture as a mosaic of square pixels, by a disc of that radius in quarters of a
-    pixel, averaged over the pixels again.
-    """
-    from scipy.ndimage import grey_dilation, grey_erosion
-
-    reach = round(abs(amount) * FINE)
-    y, x = np.ogrid[-reach : reach + 1, -reach : reach + 1]
-    mosaic = images.numpy().repeat(FINE, axis=2).repeat(FINE, axis=3)  # (B, C, FINE H, FINE W)
-    grow = grey_dilation if amount > 0 else grey_erosion
-    grown = grow(mosaic, footprint=(x**2 + y**2 <= reach**2)[None, None], mode="constant")
-    return F.avg_pool2d(torch.from_numpy(grown), FINE)
 
 
 def vectors(model: Model, images: Tensor, labels: Tensor) -> Tensor:

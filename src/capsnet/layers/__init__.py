@@ -2,6 +2,7 @@
 
 from capsnet.layers.capsules import Capsules, Lengths, Poses
 from capsnet.layers.complex import ComplexBatchNorm2d, ComplexConv2d, ComplexLinear, CReLU, ModReLU, ZReLU
+from capsnet.layers.concurrent import route_concurrently
 from capsnet.layers.conv import ClassCaps, ConvCaps
 from capsnet.layers.decoder import ConvDecoder, DenseDecoder
 from capsnet.layers.decoupled import DecoupledConv2d
@@ -43,4 +44,5 @@ __all__ = [
     "RotatingLinear",
     "SharedCaps",
     "ZReLU",
+    "route_concurrently",
 ]

@@ -91,18 +91,24 @@ class ConvCaps(RoutedLayer):
         votes = cast_votes(children.flatten(0, 1).transpose(0, 1), weight)  # (K*K*T, B * P, T', D')
         return votes.unflatten(1, children.shape[:2]).permute(1, 2, 0, 3, 4)
 
-    def forward(self, poses: Children, act: Tensor | None = None, *, trace: bool = False) -> Routed:
-        """Uses the routing's fused form if it has a faster one."""
+    def forward(
+        self, poses: Children, act: Tensor | None = None, *, trace: bool = False, start: Tensor | None = None
+    ) -> Routed:
+        """Uses the routing's fused form if it has a faster one.
+
+        With ``start``, poses of the parents or 0, it makes one iteration from them (see ``routing.base``).
+        """
         poses, act = split_children(poses, act)
         children, weight = self.windows(poses), linear_weight(self.weight, self.pose)
         H, W = poses.shape[1:3]
         check_presence(act, poses)
         weights, edges, routed = None if act is None else act.flatten(1), self.edges(H, W, poses.device), None
-        if not trace:
+        if not trace and start is None:
             params = dict(self.routing_params.items())
             routed = self.routing.fused_windows(children, weight, weights, edges, params, self._memory)
         if routed is None:
-            routed = self.route(self._votes(children, weight), weights, edges=edges, trace=trace)
+            start = start if start is None or start.ndim == 0 else start.flatten(1, 2)  # (B, P, T', D')
+            routed = self.route(self._votes(children, weight), weights, edges=edges, trace=trace, start=start)
         pose, presence, history = routed  # (B, P, T', D'), (B, P, T')
         down, right, _ = self.grid(H, W)
         return Routed(pose.unflatten(1, (down, right)), presence.unflatten(1, (down, right)), history)
@@ -167,11 +173,14 @@ class ClassCaps(RoutedLayer):
         placed = votes + self.coordinates(H, W).unsqueeze(2).to(votes.dtype)
         return placed.permute(1, 2, 3, 0, 4, 5).flatten(1, 3)
 
-    def forward(self, poses: Children, act: Tensor | None = None, *, trace: bool = False) -> Routed:
+    def forward(
+        self, poses: Children, act: Tensor | None = None, *, trace: bool = False, start: Tensor | None = None
+    ) -> Routed:
+        """With ``start``, poses of the parents or 0, it makes one iteration from them (see ``routing.base``)."""
         poses, act = split_children(poses, act)
         votes = self.votes(poses)
         check_presence(act, poses)
-        routed = self.route(votes, None if act is None else act.flatten(1), trace=trace)
+        routed = self.route(votes, None if act is None else act.flatten(1), trace=trace, start=start)
         if routed.trace is None:
             return routed
         H, W, T = poses.shape[1:4]

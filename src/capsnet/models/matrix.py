@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import spread_loss, spread_margin
-from capsnet.layers import Capsules, ClassCaps, ConvCaps
+from capsnet.layers import Capsules, ClassCaps, ConvCaps, route_concurrently
+from capsnet.layers.concurrent import join_traces
 from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, Side, build_routing
+from capsnet.routing import Routed, Routing, get, list_forms
 
 LEAST = 17  # pixels: 17 -> 7 -> 7 -> 3 -> 1 positions
 
@@ -27,6 +29,8 @@ class MatrixCapsNet(Model):
         routing: name of the routing, the same in all three places.
         iterations: its number of iterations; None leaves the routing's own default.
         routing_options: the routing's other hyper-parameters, e.g. ``{"inverse_temperature": 0.01}``.
+        concurrent: all three layers iterate together, each from the poses of the iteration before, instead of one after
+            the other (``layers.concurrent``). The routing must declare ``continues``, as ``inverted-attention`` does.
         margin_steps: over how many training steps the margin grows.
     """
 
@@ -43,6 +47,7 @@ class MatrixCapsNet(Model):
         iterations: Count | None = None,
         routing_options: dict[str, Any] | None = None,
         margin_steps: Count = 2000,
+        concurrent: bool = False,
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         height, width = self.image_size
@@ -58,6 +63,9 @@ class MatrixCapsNet(Model):
         self.poses = nn.Conv2d(channels, primary * 16, 1)  # channel = type * 16 + d
         self.presence = nn.Conv2d(channels, primary, 1)
         route = build_routing(routing, iterations, None, routing_options)
+        if concurrent:
+            _check_concurrent(route)
+        self.concurrent = concurrent
         self.first = ConvCaps(primary, first, 3, 2, pose="matrix", routing=route)
         self.second = ConvCaps(first, second, 3, 1, pose="matrix", routing=route)
         self.classes = ClassCaps(second, num_classes, pose="matrix", routing=route)
@@ -66,17 +74,37 @@ class MatrixCapsNet(Model):
         self.register_load_state_dict_pre_hook(_drop_steps)
 
     def forward_features(self, images: Tensor) -> Capsules:
+        return self._children(images)[-1]
+
+    def _children(self, images: Tensor) -> list[Capsules]:
+        """What the class capsules see; with concurrent routing, in each of their iterations."""
         self.check_images(images)
         maps = torch.relu(self.conv(images))  # (B, A, H, W)
         poses = self.poses(maps).movedim(1, -1).unflatten(-1, (self.primary_types, 16))  # (B, H, W, T, 16)
         presence = self.presence(maps).movedim(1, -1).sigmoid()  # (B, H, W, T)
-        poses, presence, _ = self.first(poses, presence)
-        poses, presence, _ = self.second(poses, presence)
-        return Capsules(poses, presence)
+        if not self.concurrent:
+            poses, presence, _ = self.first(poses, presence)
+            poses, presence, _ = self.second(poses, presence)
+            return [Capsules(poses, presence)]
+        # what a layer computes reaches the classes two iterations (of the first) or one (of the second) later
+        last = self._iterations
+        first = route_concurrently(self.first, [Capsules(poses, presence)] * last, max(1, last - 2))
+        second = route_concurrently(self.second, first, max(1, last - 1))
+        return [Capsules(*parents[:2]) for parents in second]
+
+    @property
+    def _iterations(self) -> int:
+        return getattr(self.classes.routing, "iterations")  # noqa: B009 - not every routing has it
 
     def forward(self, images: Tensor, labels: Tensor | None = None, trace: bool = False) -> Output:
-        poses, presence, history = self.classes(*self.forward_features(images), trace=trace)  # (B, J, 16), (B, J)
+        poses, presence, history = self._classes(self._children(images), trace)  # (B, J, 16), (B, J)
         return Output(lengths=presence, poses=poses, trace=history)
+
+    def _classes(self, children: list[Capsules], trace: bool) -> Routed:
+        if not self.concurrent:
+            return self.classes(*children[0], trace=trace)
+        parents = route_concurrently(self.classes, children, self._iterations, trace=trace)
+        return parents[-1]._replace(trace=join_traces(parents)) if trace else parents[-1]
 
     def loss(
         self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
@@ -86,6 +114,14 @@ class MatrixCapsNet(Model):
         margin = spread_margin((steps / self.margin_steps).clamp_max(1))
         total = spread_loss(output.lengths, targets, margin, weights=weights)
         return Loss(total, {"spread": total})
+
+
+def _check_concurrent(route: Routing) -> None:
+    if not route.continues:
+        known = ", ".join(name for name in list_forms() if get(name).continues)
+        raise ValueError(
+            f"concurrent=True needs a routing that can start from given parents ({known}), which {route.name} cannot"
+        )
 
 
 def _drop_steps(_model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

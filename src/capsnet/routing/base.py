@@ -3,7 +3,7 @@
 A routing computes how much each child's vote counts for each parent. It is an immutable object with hyper-parameters,
 without weights or state, so an example's result does not depend on other examples or on previous calls.
 
-    routing(votes, act=None, *, mask=None, edges=None, params=None, trace=False) -> Routed(pose, act, trace)
+    routing(votes, act=None, *, mask=None, edges=None, params=None, trace=False, start=None) -> Routed(pose, act, trace)
 
 *Shapes*, dense:
 
@@ -18,6 +18,8 @@ are normalised over *all* its parents, across overlapping receptive fields.
 
 Learned tensors (a bias, EM's costs) belong to the layer. ``param_shapes(I, J, D)`` declares them, ``params`` passes
 them; a tensor that is left out has no effect.
+
+A routing that declares ``continues`` takes ``start``, poses of the parents or 0, and makes *one* iteration from them.
 """
 
 import dataclasses
@@ -104,6 +106,8 @@ class Routing:
     - ``iterates``: whether there is a hyper-parameter ``iterations``; ``iteration_name``: what an iteration is called.
     - ``presence_is_length``: whether a parent's presence is the length of its pose.
     - ``formula``: how couplings and presences are computed.
+    - ``continues``: whether an iteration needs nothing but the parents' poses of the one before, where poses of 0 make
+      equal couplings, so that it can be made alone: ``route`` then has one more parameter, ``start=None``.
     - ``forms``: other settings with their own names, ``{"fixed-point": {"update": "set"}}``.
     - ``dense_options``: hyper-parameters that suit a dense layer of squashed children.
     - ``at(progress)``: the routing at a point of training, for one whose decisions sharpen while the votes are learnt.
@@ -117,6 +121,7 @@ class Routing:
     normalised: ClassVar[Normalised] = "parents"
     decides: ClassVar[bool] = True
     iteration_name: ClassVar[str] = "iteration"
+    continues: ClassVar[bool] = False
     forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     dense_options: ClassVar[Mapping[str, Any]] = {}
     wants_presence: ClassVar[bool] = False
@@ -147,9 +152,11 @@ class Routing:
         edges: Edges | None = None,
         params: Mapping[str, Tensor] | None = None,
         trace: bool = False,
+        start: Tensor | None = None,
     ) -> Routed:
         check_votes(votes, act, mask, edges)
         votes = full_precision(votes)
+        more = {} if start is None else {"start": self._checked_start(start, votes)}
         learned = dict(params or {})
         for name in learned:
             check_name(f"learned tensor of {self.name} routing", name, self.param_shapes(1, 1, 1))
@@ -157,8 +164,17 @@ class Routing:
             absent = ~per_edge(mask.bool(), edges)
             votes = votes.masked_fill(absent[..., None, None], 0)
         with without_autocast(votes):  # logits, softmax and squash are in float32
-            routed = self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace)
+            routed = self.route(by_parent(votes), child_weights(votes, act, mask), edges, learned, trace, **more)
         return routed if routed.trace is None else routed._replace(trace=routed.trace._replace(votes=votes))
+
+    def _checked_start(self, start: Tensor, votes: Tensor) -> Tensor:
+        """Poses to start from, in the shape and precision of this call's parents."""
+        if not self.continues:
+            raise ValueError(f"{self.name} routing cannot start from given parents")
+        expected = (*votes.shape[:-3], *votes.shape[-2:])
+        if start.ndim and tuple(start.shape) != expected:
+            raise ValueError(f"start must be 0 or have the parents' shape {expected}, got {tuple(start.shape)}")
+        return start.to(votes.dtype).expand(expected)
 
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool

@@ -24,7 +24,7 @@ from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_c
 class InvertedAttention(Routing):
     """Layer-normalised parents compete for each child by inner products; the presence is a learned readout.
 
-    The authors also iterate all layers of a network at once ("concurrent"); here each layer iterates on its own.
+    A layer iterates on its own ("sequential routing"); ``layers.concurrent`` iterates all layers of a network at once.
 
     Args:
         iterations: at least 1. With 1 the couplings are equal.
@@ -35,6 +35,7 @@ class InvertedAttention(Routing):
 
     name: ClassVar[str] = "inverted-attention"
     sentence: ClassVar[str] = "Parents compete for each child by how well its vote fits their normalised poses."
+    continues: ClassVar[bool] = True
     iterations: int = 3
 
     def __post_init__(self) -> None:
@@ -52,20 +53,27 @@ class InvertedAttention(Routing):
         return {"gain": (D,), "shift": (D,), "readout": (D,), "readout_bias": (1,)}
 
     def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
+        self,
+        votes: Tensor,
+        weights: Tensor | None,
+        edges: Edges | None,
+        params: dict[str, Tensor],
+        trace: bool,
+        start: Tensor | None = None,
     ) -> Routed:
         D = votes.shape[-1]
         gain, shift, readout, bias = (params.get(name, votes.new_zeros(())) for name in self.param_shapes(1, 1, 1))
-        logits = votes.new_zeros(votes.shape[:-1])  # (B, I, J)
+        iterations = self.iterations if start is None else 1
+        logits = votes.new_zeros(votes.shape[:-1]) if start is None else agree(votes, start) / D**0.5  # (B, I, J)
         pose = act = votes.new_zeros(())
         history: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        for iteration in range(self.iterations):
+        for iteration in range(iterations):
             coupling = couple(logits, edges)
             total = gather(weigh(coupling, weights, edges), votes)  # (B, J, D)
             pose = torch.nn.functional.layer_norm(total, (D,)) * (1 + gain) + shift
             act = ((pose * readout).sum(dim=-1) + bias).sigmoid()
             if trace:
                 history.append((coupling, logits, pose, act))
-            if iteration < self.iterations - 1:
+            if iteration < iterations - 1:
                 logits = agree(votes, pose) / D**0.5
         return Routed(pose, act, stack_trace(history) if trace else None)
