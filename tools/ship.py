@@ -135,12 +135,13 @@ def add_half_credit(name: str, place: Path = weights.SHIPPED) -> None:
 
 
 def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
-    """Keep the card of weights that another final run replaces, with the numbers of its end."""
+    """Keep the card of weights that another final run replaces, with the numbers of its end, and of further tests."""
     card = weights.read_metadata(file)["card"] if file.is_file() else {}
     if "origin" not in card or card["origin"] == other["origin"]:
         return  # no file, no final run, or the same run again
     spec, end = card["trained_on"]["data"], card["at_its_end"]
-    old = {key: card[key] for key in CARD} | {"data": spec, "test_accuracy": end, "tests": {spec: end}}
+    tests = card["tests"] | {spec: end}
+    old = {key: card[key] for key in CARD} | {"data": card["data"], "test_accuracy": tests[card["data"]], "tests": tests}
     old |= {HALF: card[HALF], "half_credit": {spec: card[HALF]}} if HALF in card else {}
     taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")} | SUMMARIES.keys()
     name = next(name for n in itertools.count(1) if (name := f"{file.stem}-{n}") not in taken)
