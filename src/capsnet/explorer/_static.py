@@ -72,10 +72,12 @@ def write_static(
 
 
 def smallest(models: Mapping[str, Model]) -> dict[str, Model]:
-    """Of networks for the same data that can do the same, the smallest: a visitor has to download it."""
+    """Of networks for the same data, whatever its options, that can do the same, the smallest (of equally large ones the
+    first): a visitor has to download it."""
     chosen: dict[tuple[Any, ...], str] = {}
     for name, model in sorted(models.items(), key=lambda item: item[1].num_parameters()):
-        chosen.setdefault((model.card.get("data"), model.draws, model.pose_dim is None), name)
+        kind = str(model.card.get("data")).partition(":")[0]
+        chosen.setdefault((kind, model.draws, model.pose_dim is None), name)
     return {name: models[name] for name in sorted(chosen.values(), key=lambda name: not models[name].draws)}
 
 
