@@ -194,9 +194,9 @@ def differences(lab: Lab) -> list[str]:
         *lab.pick(smoke, [], []),
         "We know of no publication on these few training pictures: the claim is made in words.",
         *(PUBLISHED[task.name] for task in _few_images.tasks(lab) if task.name in PUBLISHED),
-        f"The recipe `images`{lab.pick('', ' at half width', '')}: {first.epochs} epochs, batches of {first.batch_size}, "
-        f"{first.precision}, the same for all networks. Sizes are those of the networks without decoders, which serve "
-        "training only.",
+        f"The recipe `images`{lab.pick('', ' at half width', '')}: {first.epochs} epochs, batches of {first.batch_size}"
+        f", {first.precision}, the same for all networks. Sizes are those of the networks without decoders, which "
+        "serve training only.",
         "Intervals are from a bootstrap over groups of pictures and over seeds; both networks of a pair get the same "
         "draws. Networks of different folds share most of their training pictures, which the interval does not know.",
         "The AUC is the mean over folds and classes (one against the rest). The calibration error has ten bins; "
