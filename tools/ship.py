@@ -141,7 +141,11 @@ def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
         return  # no file, no final run, or the same run again
     spec, end = card["trained_on"]["data"], card["at_its_end"]
     tests = card["tests"] | {spec: end}
-    old = {key: card[key] for key in CARD} | {"data": card["data"], "test_accuracy": tests[card["data"]], "tests": tests}
+    old = {key: card[key] for key in CARD} | {
+        "data": card["data"],
+        "test_accuracy": tests[card["data"]],
+        "tests": tests,
+    }
     old |= {HALF: card[HALF], "half_credit": {spec: card[HALF]}} if HALF in card else {}
     taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")} | SUMMARIES.keys()
     name = next(name for n in itertools.count(1) if (name := f"{file.stem}-{n}") not in taken)

@@ -48,6 +48,13 @@ def photograph(
     return Image.open(io.BytesIO(buffer.getvalue()))
 
 
+def bordered(digit: NDArray[np.uint8], seed: int = 9) -> NDArray[np.uint8]:
+    """A small photograph with a white border on two sides."""
+    pixels = np.array(photograph(digit, seed, size=(200, 160)))
+    pixels[:, :20] = pixels[-20:] = 250
+    return pixels
+
+
 def outline_middle(ink: NDArray[np.float32]) -> NDArray[np.float32]:
     """Thin a thick shape to a line of a few pixels."""
     distance = np.zeros_like(ink)

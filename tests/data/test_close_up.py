@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from benchmarks.pictures import LEVELS, photograph, photographs, read, table
 from capsnet.data import ArrayDataset, Preprocess
 from capsnet.data._closeup import find_close_up
-from tests.data.photos import correlation
+from tests.data.photos import bordered, correlation
 
 digit = Preprocess()
 CLOSE: dict[str, Any] = {"border": 0, "blur": 4, "pen": "as it is", "ink": "dark", "light": "uneven", "size": 56}
@@ -27,6 +27,20 @@ def test_photographs_of_all_kinds_are_read() -> None:
     lines = table(readings)
     assert lines[2].startswith("| all | 40 |")
     assert all(line.count("|") == lines[0].count("|") for line in lines[:20])
+
+
+@pytest.mark.parametrize("number", [3, 106])
+def test_darkest_part_of_a_close_up_is_not_the_digit(number: int) -> None:
+    """The search for photos finds a small part of these digits, as dark as the rest."""
+    [picture] = photographs([number])
+    [reading] = read([picture], "capsnet-small-mnist")
+    assert reading.outcome == "right"
+    assert ", in a close-up;" in digit.read(picture.image).how
+
+
+def test_pen_on_a_photo_with_a_white_border_is_not_a_part_of_the_paper(digits: ArrayDataset) -> None:
+    """Beside a white border the paper looks like the ink of a close-up, but the pen on it is twice as dark."""
+    assert digit.read(bordered(digits.images[9, 0])).how.startswith("dark ink on light paper, in a photo;")
 
 
 @pytest.mark.parametrize("ink", LEVELS["ink"])

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from benchmarks.pictures import photograph
+from benchmarks.pictures import photograph, photographs
 from capsnet.data import ArrayDataset, Preprocess
+from tests.data.photos import bordered
 from tests.explorer.browser import Visit
 from tests.explorer.conftest import wire
 
@@ -57,6 +58,8 @@ def test_pictures_are_prepared_as_by_the_library(visit: Visit, digits: ArrayData
         (photo(), digit),
         (close_up(test), digit),
         (close_up(test, ink="light", light="uneven"), digit),
+        (np.asarray(next(photographs([3])).image), digit),  # the search for photos finds the darkest part of it
+        (bordered(digits.batch(np.array([9])).images[0, 0].mul(255).round().byte().numpy()), digit),
         (test, digit),
         (255 - test, {"style": "digit", "height": 40, "width": 40, "border": 6}),
         (photo(), {"style": "plain", "height": 36, "width": 30}),

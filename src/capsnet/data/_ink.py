@@ -20,6 +20,8 @@ from capsnet.data._pixels import Pixels, Plane, resize
 WORK = 384  # longer side at which ink is looked for: a digit a tenth of the picture high still has 38 pixels
 FAINTEST = 0.08  # contrast below which nothing counts as ink
 AGREE = 0.9  # of a close-up's ink, if the digit was found without it
+LEAST = 0.2  # of it: a photo's ink with less is believed, since the close-up may be a shadow or the paper itself,
+PART = 1.0, 1.55  # unless it is so many times as dark as the close-up's ink: then it is a part of it
 SMALLEST = 40  # pixels at working size: less is a speck, not a digit
 
 
@@ -55,8 +57,7 @@ def find_ink(pixels: Pixels) -> Ink:
     if drawn.score <= 0:
         pixels = np.repeat(pixels, 3, axis=2) if grey else pixels
         found, kind = _search_both(pixels, _fit_paper(pixels), local=True), "photo"
-    least = 0.2 if kind == "photo" and not _is_speck(found.ink) else 0.0
-    if found.score > 0 and (close is None or not close.clear or _agree(found.ink, close.ink, least)):
+    if found.score > 0 and (close is None or not close.clear or _agree(pixels, found.ink, close.ink, kind)):
         return Ink(found.ink, found.dark, kind)
     if close is None:
         raise ValueError("no digit was found: the image is blank, or the ink is too faint to tell from the paper")
@@ -75,11 +76,21 @@ def _is_speck(ink: Plane) -> bool:
     return len(rows) == 0 or max(np.ptp(rows), np.ptp(columns)) < 0.1 * max(ink.shape)
 
 
-def _agree(ink: Plane, other: Plane, least: float) -> bool:
-    """Whether ink has most of what another search found, at its own resolution, or so little that it found no digit."""
-    ink = resize(ink, (other.shape[0], other.shape[1]), resample=Image.Resampling.BOX)
-    share = float(np.minimum(ink, other).sum()) / max(float(other.sum()), 1e-6)
-    return share >= AGREE or share < least
+def _agree(pixels: Pixels, ink: Plane, close: Plane, kind: str) -> bool:
+    """Whether ink has most of a close-up's, or in a photo so little that the close-up found no digit."""
+    size = (close.shape[0], close.shape[1])
+    small = resize(ink, size, resample=Image.Resampling.BOX)
+    share = float(np.minimum(small, close).sum()) / max(float(close.sum()), 1e-6)
+    if share >= AGREE or kind != "photo" or share >= LEAST or _is_speck(ink):
+        return share >= AGREE
+    grey = resize(pixels.mean(axis=2), size, resample=Image.Resampling.BOX)
+    return not PART[0] <= _darkness(grey, small) / (_darkness(grey, close) or np.inf) < PART[1]
+
+
+def _darkness(grey: Plane, ink: Plane) -> float:
+    """How much darker ink is than the rest of the picture; negative if it is lighter, 0 if nothing is ink."""
+    stroke, paper = grey[ink > 0.5], grey[ink < 0.05]
+    return float(np.median(paper) - np.median(stroke)) if stroke.size and paper.size else 0.0
 
 
 def _search_both(pixels: Pixels, papers: Pixels, *, local: bool) -> _Found:

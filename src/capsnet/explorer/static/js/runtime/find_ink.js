@@ -10,6 +10,8 @@ const WORK = 384;
 const FAINTEST = 0.08;
 const SMALLEST = 40;
 const AGREE = 0.9;
+const LEAST = 0.2;
+const PART = [1.0, 1.55];
 const BINS = 1000; // of contrasts
 
 /** From planes of one or three colours, at working size or that of close-ups. null if there is no digit. */
@@ -21,8 +23,7 @@ export function findInk(planes) {
   const close = findCloseUp(pixels);
   const photo = found.score <= 0;
   if (photo) found = searchBoth(pixels, fitPaper(pixels), true);
-  const least = photo && found.score > 0 && !isSpeck(found.ink) ? 0.2 : 0;
-  if (found.score > 0 && (!close?.clear || agree(found.ink, close.ink, least))) return found.ink;
+  if (found.score > 0 && (!close?.clear || agree(pixels, found.ink, close.ink, photo))) return found.ink;
   return close?.ink ?? null;
 }
 
@@ -47,15 +48,27 @@ function isSpeck({ height, width, data }) {
   return bottom < 0 || Math.max(bottom - top, right - left) < 0.1 * Math.max(height, width);
 }
 
-/** Whether ink has most of what another search found, at its own resolution. */
-function agree(ink, other, least) {
-  const small = resize(ink, [other.height, other.width], BOX);
+/** Whether ink has most of a close-up's, or in a photo so little that the close-up found no digit. */
+function agree(pixels, ink, close, photo) {
+  const size = [close.height, close.width];
+  const small = resize(ink, size, BOX);
   let [common, all] = [0, 0];
-  other.data.forEach((value, n) => {
+  close.data.forEach((value, n) => {
     common += Math.min(value, small.data[n]);
     all += value;
   });
-  return common >= AGREE * all || common < least * all;
+  if (common >= AGREE * all || !photo || common >= LEAST * all || isSpeck(ink)) return common >= AGREE * all;
+  const mean = map(pixels[0], (_, n) => pixels.reduce((sum, { data }) => sum + data[n], 0) / pixels.length);
+  const grey = resize(mean, size, BOX);
+  const ratio = darkness(grey, small) / (darkness(grey, close) || Infinity);
+  return !(ratio >= PART[0] && ratio < PART[1]);
+}
+
+/** How much darker ink is than the rest of the picture; negative if it is lighter, 0 if nothing is ink. */
+function darkness(grey, ink) {
+  const stroke = grey.data.filter((_, n) => ink.data[n] > 0.5);
+  const paper = grey.data.filter((_, n) => ink.data[n] < 0.05);
+  return stroke.length && paper.length ? median(paper) - median(stroke) : 0;
 }
 
 function toWorkingSize(of) {
