@@ -72,8 +72,8 @@ def write_static(
 
 
 def smallest(models: Mapping[str, Model]) -> dict[str, Model]:
-    """Of networks for the same data, whatever its options, that can do the same, the smallest (of equally large ones the
-    first): a visitor has to download it."""
+    """Of networks for the same data, whatever its options, that can do the same, the smallest: visitors download it. Of
+    equally large ones the first."""
     chosen: dict[tuple[Any, ...], str] = {}
     for name, model in sorted(models.items(), key=lambda item: item[1].num_parameters()):
         kind = str(model.card.get("data")).partition(":")[0]
