@@ -289,3 +289,20 @@ def test_calibration_error_matches_a_case_by_hand() -> None:
         metrics.calibration_error([[2.0, -1.0]], [0])
     with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
         metrics.calibration_error(np.eye(2), [0, 1], bins=0)
+
+
+def test_versions_of_one_original_widen_the_interval() -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random(400) < 0.9
+    alike = np.repeat(right, 8)  # eight versions of each, all right or all wrong: they say no more than one
+    originals = np.repeat(np.arange(400), 8)
+    assert metrics.effective_number(alike, originals) == pytest.approx(400, abs=1)
+    apart = rng.random(3200) < 0.9  # versions that have nothing in common count as examples of their own
+    assert metrics.effective_number(apart, originals) == pytest.approx(3200, rel=0.15)
+    assert metrics.effective_number(np.ones(3200), originals) == 400
+    scores = np.stack([~alike, alike], axis=1).astype(float)
+    wide, narrow = (metrics.accuracy(scores, np.ones(3200, int), originals=which) for which in (originals, None))
+    assert wide.value == narrow.value
+    assert wide.n == narrow.n == 3200
+    assert (wide.low, wide.high) == pytest.approx(metrics.wilson_interval(wide.value * 400, 400), abs=2e-3)
+    assert wide.low < narrow.low < narrow.high < wide.high

@@ -82,11 +82,33 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     return mean - half, mean + half
 
 
-def accuracy(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -> Proportion:
-    """Proportion of the examples whose highest score is the true class: lengths (N, J), targets (N,)."""
+def accuracy(
+    lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95, *, originals: ArrayLike | None = None
+) -> Proportion:
+    """Proportion of the examples whose highest score is the true class: lengths (N, J), targets (N,).
+
+    ``originals`` (N,): of which original each example is a version, see ``effective_number``.
+    """
     scores = _scores(lengths)
     labels = _labels(targets, *scores.shape)
-    return _proportion(scores.argmax(axis=1) == labels, confidence)
+    right = scores.argmax(axis=1) == labels
+    if originals is None:
+        return _proportion(right, confidence)
+    n, value = effective_number(right, originals), float(right.mean())
+    return Proportion(value, *wilson_interval(value * n, n, confidence), len(right))
+
+
+def effective_number(right: ArrayLike, originals: ArrayLike) -> int:
+    """How many independent examples say as much about a proportion as these, of which several show the same original.
+
+    Their number divided by the design effect (Kish 1965): the variance of the mean over originals, by that of
+    independent examples. At least the number of originals, at most that of examples. Shapes: (N,), (N,) -> scalar
+    """
+    marks, kinds = as_array(right).astype(float), np.unique(as_array(originals), return_inverse=True)[1]
+    n, count, p = len(marks), int(kinds.max()) + 1, float(marks.mean())
+    sums = np.bincount(kinds, weights=marks - p)  # of the deviations of each original
+    variance = count / max(count - 1, 1) * float(np.square(sums).sum()) / n**2
+    return round(min(max(p * (1 - p) / variance, count), n)) if variance else count
 
 
 def exact_match(
@@ -271,13 +293,15 @@ def summarise(
     k: int | None = None,
     *,
     threshold: float | None = None,
+    originals: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """All metrics in one dictionary that ``json.dumps(..., allow_nan=False)`` accepts: None, never NaN.
 
     (N,) targets give ``accuracy``, ``error`` and ``confusion_matrix``; (N, J) give ``exact_match`` and ``error`` (None
     if no row has a true class) and, where the number of objects is known (no ``k``, no ``threshold``),
     ``half_credit``. ``macro`` is the plain mean over the classes that occur; a class that occurs but is never predicted
-    counts with precision 0. ``threshold`` is for (N, J) targets: see ``exact_match``.
+    counts with precision 0. ``threshold`` is for (N, J) targets (see ``exact_match``), ``originals`` for (N,) ones (see
+    ``accuracy``).
     """
     scores = _scores(lengths)
     N, J = scores.shape
@@ -287,7 +311,7 @@ def summarise(
     summary: dict[str, Any] = {"n": N, "num_classes": J}
     right = credit = None
     if single := as_array(targets).ndim == 1:
-        right, k, threshold = accuracy(scores, targets), None, None
+        right, k, threshold = accuracy(scores, targets, originals=originals), None, None
     elif k is not None or threshold is not None:
         right = exact_match(scores, targets, k, threshold=threshold)
     elif _hot(targets, N, J).any():

@@ -181,6 +181,21 @@ def subsets_keep_examples(spec: str) -> None:
         _refused(lambda wrong=wrong: some.batch(wrong))
 
 
+def versions_share_their_target(spec: str) -> None:
+    """Of which original each example is a version, where a data set says so; also of a subset."""
+    dataset = data.load(spec, "test")
+    originals = dataset.originals()
+    if originals is None:
+        return
+    assert originals.shape == (len(dataset),)
+    assert len(np.unique(originals)) < len(dataset)
+    first = np.flatnonzero(originals == originals[0])
+    assert len(np.unique(dataset.batch(first).targets.numpy(), axis=0)) == 1
+    chosen = dataset.subset(first[::-1]).originals()
+    assert chosen is not None
+    assert set(chosen.tolist()) == {int(originals[0])}
+
+
 def bad_names_are_refused(spec: str) -> None:
     _refused(lambda: data.load(spec, "no-such-split"), "no-such-split", *data.splits_of(spec))
     _refused(lambda: data.load(f"{spec}{',' if ':' in spec else ':'}no_such_option=1", "test"), "no_such_option")
@@ -227,6 +242,7 @@ CHECKS = {
         splits_do_not_overlap,
         preprocessing_survives_storage,
         subsets_keep_examples,
+        versions_share_their_target,
         bad_names_are_refused,
     )
 }

@@ -115,6 +115,10 @@ class Dataset:
         """
         return None
 
+    def originals(self) -> NDArray[np.int64] | None:
+        """Of which original each example is a version (N,), where originals have several; None: each is its own."""
+        return None
+
     def subset(self, indices: ArrayLike, *, name: str | None = None) -> "Dataset":
         """Keep only these examples, in this order, numbered from 0."""
         return Subset(self, indices, name=name)
@@ -191,6 +195,10 @@ class Subset(Dataset):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def originals(self) -> NDArray[np.int64] | None:
+        all_of_them = self.dataset.originals()
+        return None if all_of_them is None else all_of_them[self.indices]
 
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)

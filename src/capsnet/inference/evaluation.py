@@ -87,12 +87,14 @@ def evaluate(
         dataset = data.load(dataset or model.card.get("data", "mnist"), split)
     if device is not None:
         model.to(device)
+    originals = None
     if isinstance(dataset, Dataset):
         check_fit(model, dataset)
+        originals = dataset.originals()
         batches, total = data.batches(dataset, batch_size), data.num_batches(dataset, batch_size)
     else:
         batches, total = torch_batches(model, dataset, batch_size)
-    return measure(model, answers(model, batches, total=total, progress=progress))
+    return measure(model, answers(model, batches, total=total, progress=progress), originals)
 
 
 class Answers(NamedTuple):
@@ -117,12 +119,13 @@ def answers(model: Model, batches: Iterable[Batch], *, total: int | None, progre
     return results
 
 
-def measure(model: Model, results: Sequence[Answers]) -> Evaluation:
-    """The metrics of a model's answers to a data set."""
+def measure(model: Model, results: Sequence[Answers], originals: np.ndarray | None = None) -> Evaluation:
+    """The metrics of a model's answers to a data set; ``originals``: see ``Dataset.originals``."""
     scores = torch.cat([answer.lengths for answer in results]).numpy()
     truth = torch.cat([answer.targets for answer in results]).numpy()
     counted, squared = any(answer.counted for answer in results), sum(answer.squared for answer in results)
-    result = summarise(scores, truth, class_names=model.class_names, threshold=None if counted else PRESENT)
+    threshold = None if counted else PRESENT
+    result = summarise(scores, truth, class_names=model.class_names, threshold=threshold, originals=originals)
     if squared:
         result["reconstruction_error"] = squared / len(scores)
     return Evaluation(result, scores, truth)

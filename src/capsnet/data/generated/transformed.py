@@ -72,6 +72,9 @@ class Transformed(Dataset):
     def __len__(self) -> int:
         return self.versions * len(self.digits)
 
+    def originals(self) -> NDArray[np.int64] | None:
+        return np.arange(len(self)) % len(self.digits) if self.versions > 1 else None
+
     def batch(self, indices: ArrayLike, *, augment: Augmentation = None, seed: int = 0, epoch: int = 0) -> Batch:
         index = self._check_indices(indices)
         when = 1 + epoch if self.fresh else 0
