@@ -85,7 +85,8 @@ def test_of_networks_that_can_do_the_same_the_smallest_is_taken() -> None:
     chosen = list(smallest(load_models()))
     assert chosen[0] == "capsnet-small-mnist"
     assert "capsnet-multimnist" in chosen
-    assert not {"capsnet-mnist", "efficient-mnist", "capsnet-multimnist-6"} & set(chosen)
+    assert not {"capsnet-mnist", "efficient-mnist", "capsnet-multimnist-6", "capsnet-multimnist-cnn"} & set(chosen)
+    assert "capsnet-affine-cnn" in chosen
 
 
 def test_graph_of_a_routing_takes_any_votes(monkeypatch: pytest.MonkeyPatch) -> None:

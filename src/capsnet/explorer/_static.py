@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from capsnet import routing
 from capsnet._version import __version__
+from capsnet.data import info, list_datasets
 from capsnet.explorer._answers import describe_routing, introduce
 from capsnet.explorer._assets import FOLDER
 from capsnet.explorer._examples import write_examples
@@ -72,12 +73,17 @@ def write_static(
 
 
 def smallest(models: Mapping[str, Model]) -> dict[str, Model]:
-    """Of networks for the same data, whatever its options, that can do the same, the smallest: visitors download it. Of
-    equally large ones the first."""
+    """Of networks for the same data, whatever its options, that can do the same, the smallest: visitors download it.
+
+    Plain networks for several objects are left out: no panel shows more of them than their answer.
+    """
     chosen: dict[tuple[Any, ...], str] = {}
-    for name, model in sorted(models.items(), key=lambda item: item[1].num_parameters()):
-        kind = str(model.card.get("data")).partition(":")[0]
-        chosen.setdefault((kind, model.draws, model.pose_dim is None), name)
+    tested = {name: str(model.card.get("data", "")) for name, model in models.items()}
+    for name, model in sorted(models.items(), key=lambda item: (item[1].num_parameters(), tested[item[0]])):
+        kind, plain = tested[name].partition(":")[0], model.pose_dim is None
+        if plain and kind in list_datasets() and (info(kind).objects or 1) > 1:
+            continue
+        chosen.setdefault((kind, model.draws, plain), name)
     return {name: models[name] for name in sorted(chosen.values(), key=lambda name: not models[name].draws)}
 
 
