@@ -9,6 +9,7 @@ from capsnet.functional import spread_loss, spread_margin
 from capsnet.layers import Capsules, ClassCaps, ConvCaps, route_concurrently
 from capsnet.layers.concurrent import join_traces
 from capsnet.models.base import Count, Loss, Model, Output, ReceptiveField, Side, build_routing
+from capsnet.models.residual import Repeats, ResidualBlock
 from capsnet.routing import Routed, Routing, get, list_forms
 
 LEAST = 17  # pixels: 17 -> 7 -> 7 -> 3 -> 1 positions
@@ -32,10 +33,10 @@ class MatrixCapsNet(Model):
         concurrent: all three layers iterate together, each from the poses of the iteration before, instead of one after
             the other (``layers.concurrent``). The routing must declare ``continues``, as ``inverted-attention`` does.
         margin_steps: over how many training steps the margin grows.
+        blocks: the number of residual blocks after the convolution, which then has BatchNorm; 0 as in the paper.
     """
 
     pose_dim = 16
-    receptive_field = ReceptiveField.of_windows((5, 2), (3, 2), (3, 1))
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class MatrixCapsNet(Model):
         routing_options: dict[str, Any] | None = None,
         margin_steps: Count = 2000,
         concurrent: bool = False,
+        blocks: Repeats = 0,
     ) -> None:
         super().__init__(image_size, in_channels, num_classes)
         height, width = self.image_size
@@ -59,7 +61,10 @@ class MatrixCapsNet(Model):
         channels, primary, first, second = widths
         self.margin_steps = margin_steps
         self.primary_types = primary
+        self.receptive_field = ReceptiveField.of_windows((5, 2), *[(3, 1, 1)] * (2 * blocks), (3, 2), (3, 1))
         self.conv = nn.Conv2d(in_channels, channels, 5, stride=2)
+        norm = [nn.BatchNorm2d(channels)] if blocks else []
+        self.stem = nn.Sequential(*norm, nn.ReLU(), *(ResidualBlock(channels) for _ in range(blocks)))
         self.poses = nn.Conv2d(channels, primary * 16, 1)  # channel = type * 16 + d
         self.presence = nn.Conv2d(channels, primary, 1)
         route = build_routing(routing, iterations, None, routing_options)
@@ -79,7 +84,7 @@ class MatrixCapsNet(Model):
     def _children(self, images: Tensor) -> list[Capsules]:
         """What the class capsules see; with concurrent routing, in each of their iterations."""
         self.check_images(images)
-        maps = torch.relu(self.conv(images))  # (B, A, H, W)
+        maps = self.stem(self.conv(images.contiguous(memory_format=torch.channels_last)))  # (B, A, H, W)
         poses = self.poses(maps).movedim(1, -1).unflatten(-1, (self.primary_types, 16))  # (B, H, W, T, 16)
         presence = self.presence(maps).movedim(1, -1).sigmoid()  # (B, H, W, T)
         if not self.concurrent:
