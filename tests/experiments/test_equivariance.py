@@ -127,7 +127,14 @@ def test_route_gives_couplings_of_every_child() -> None:
     assert crowd.couplings.shape == (3, 3, 288, 3)
     np.testing.assert_allclose(crowd.couplings[0], 1 / 3, rtol=1e-5)  # before any agreement: an even split
     np.testing.assert_allclose(crowd.couplings.sum(axis=-1), 1, rtol=1e-5)
-    assert set(np.unique(crowd.owner)) <= {-1, 0, 1}
+    assert set(np.unique(crowd.owner)) == {-1, 0, 1}
+    batch, stride = shapes.batch(np.arange(3)), crowd.stride
+    assert batch.sources is not None
+    np.testing.assert_array_equal(crowd.classes, batch.sources.classes)
+    ink = batch.sources.images[:, :, 0].numpy() >= 0.5
+    for b, i in np.argwhere(crowd.owner >= 0)[::50]:  # ink of that object alone in the square around the middle
+        y, x = (slice(max(0, c - stride // 2), c - stride // 2 + stride) for c in crowd.centres[:, i])
+        assert list(ink[b, :, y, x].any(axis=(1, 2))) == [k == crowd.owner[b, i] for k in range(2)]
 
 
 def test_squares_are_as_wide_as_the_stride() -> None:

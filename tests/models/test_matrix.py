@@ -1,5 +1,7 @@
 """Matrix capsules: the paper's size, the spread loss by hand, and a margin that resumes exactly."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -212,8 +214,19 @@ def test_concurrent_needs_a_routing_that_continues() -> None:
 @pytest.mark.parametrize(
     "check", [pytest.param(check, marks=[pytest.mark.slow] * (check == "compiles")) for check in suite.CHECKS]
 )
-def test_concurrent_model_keeps_contract(check: str) -> None:
-    suite.CHECKS[check]("matrix-capsnet-small", **CONCURRENT)
+@pytest.mark.parametrize("options", [CONCURRENT, {"blocks": 1}], ids=["concurrent", "residual"])
+def test_model_with_options_keeps_contract(check: str, options: dict[str, Any]) -> None:
+    suite.CHECKS[check]("matrix-capsnet-small", **options)
+
+
+def test_residual_blocks_follow_the_convolution() -> None:
+    plain, residual = build(), build(blocks=2)
+    added = residual.num_parameters() - plain.num_parameters()
+    channels = plain.conv.out_channels
+    assert added == 2 * channels + 2 * (2 * 9 * channels**2 + 4 * channels)  # BatchNorm, and two blocks
+    assert plain.receptive_field is not None
+    assert residual.receptive_field is not None
+    assert residual.receptive_field.size == plain.receptive_field.size + 2 * 2 * 2 * 2  # 4 windows of 3, stride 2
 
 
 def test_concurrent_model_is_saved_and_loaded(tmp_path) -> None:

@@ -15,10 +15,10 @@ from capsnet.data.warping import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
 from capsnet.drawing.style import INK, MUTED
-from capsnet.experiments._shares import averaged, coupling_share, half_width, traced
+from capsnet.experiments._shares import averaged, coupling_share, half_width, objects, traced
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
-from capsnet.models import Model, child_centres
+from capsnet.models import Model, child_centres, child_owners
 
 STRENGTHS = tuple(10.0**k for k in range(-6, 2))  # of the ridge, in units of the features' mean variance
 BATCH = 250
@@ -140,7 +140,7 @@ class Crowd(NamedTuple):
     images: NDArray  # (B, C, H, W)
     couplings: NDArray  # (R, B, I, J)
     presence: NDArray  # (B, I): the children's lengths, or their presence where it is a number apart
-    owner: NDArray  # (B, I): the object on whose ink a child's receptive field is centred, -1 for none
+    owner: NDArray  # (B, I): the object on which a child lies, see ``models.child_owners``; -1 for none
     classes: NDArray  # (B, K): the objects' classes
     lengths: NDArray  # (B, J)
     centres: NDArray  # (2, I): row and column of the middle of the children's receptive fields
@@ -149,13 +149,12 @@ class Crowd(NamedTuple):
 
 def route_crowd(model: Model, shapes: Shapes, index: NDArray) -> Crowd:
     """Forward some pictures with a trace."""
-    images, truth = shapes.batch(index).images, shapes.truth(index)
-    seen, centres = traced(model, images), child_centres(model).numpy()
-    owner, field = truth.owner[:, centres[0], centres[1]], model.receptive_field
+    batch, centres, field = shapes.batch(index), child_centres(model), model.receptive_field
     assert field is not None
-    return Crowd(
-        images.numpy(), seen.couplings, seen.presence, owner, truth.classes, seen.lengths, centres, field.stride
-    )
+    seen, (alone, classes) = traced(model, batch.images), objects(batch)
+    owner = child_owners(torch.from_numpy(alone), centres, field.stride)
+    pictures = batch.images.numpy(), seen.couplings, seen.presence, owner.numpy(), classes, seen.lengths
+    return Crowd(*pictures, centres.numpy(), field.stride)
 
 
 def shares(model: Model, shapes: Shapes, index: NDArray) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def lying(model: Model) -> str:
     assert field is not None
     return (
         "Crowded pictures hold two of the three classes, so that one is absent; a child counts as lying on an object "
-        f"if the middle pixel of its {field.size}x{field.size} receptive field is that object's ink. Children are "
-        f"{field.stride} pixels apart."
+        f"if there is ink of that object, and of no other, in the {field.stride}x{field.stride} pixels in the middle "
+        f"of its {field.size}x{field.size} receptive field. Children are {field.stride} pixels apart."
     )
 
 
