@@ -210,24 +210,30 @@ def spread_loss(
     return weighted_mean(((margin - lead).clamp_min(0).square() * pairs).sum(dim=(1, 2)), weights)
 
 
-def coupling_loss(couplings: Tensor, parents: Tensor, *, weights: Tensor | None = None) -> Tensor:
+def coupling_loss(
+    couplings: Tensor, parents: Tensor, presence: Tensor | None = None, *, weights: Tensor | None = None
+) -> Tensor:
     """Cross-entropy of the couplings of children whose parent is known, averaged over the batch.
 
-        L = mean over those children of -log c_ij
+        L = sum over those children of -a_i log c_ij / sum over them of a_i
 
-    An example without such children has loss 0.
+    ``presence`` (a_i) is a constant here: it gets no gradient. Without it all children count alike. It matters for
+    routings that look at the ratios of agreements only: the gradient of such a coupling grows without bound as the
+    child vanishes, and a_i cancels that. An example without such children has loss 0.
 
     Shapes: ``couplings`` (B, I, J), which sum to 1 over J; ``parents`` (B, I) class numbers, -1 where none is known;
-    ``weights`` (B,); result a scalar.
+    ``presence`` (B, I), not negative; ``weights`` (B,); result a scalar.
     """
-    if couplings.ndim != 3 or parents.shape != couplings.shape[:2]:
-        raise ValueError(
-            f"expected couplings (B, I, J) and parents (B, I), got {tuple(couplings.shape)} and {tuple(parents.shape)}"
-        )
-    known = parents >= 0
+    shapes = {tuple(x.shape) for x in (parents, presence) if x is not None}
+    if couplings.ndim != 3 or shapes != {tuple(couplings.shape[:2])}:
+        found = ", ".join(map(str, [tuple(couplings.shape), *sorted(shapes)]))
+        raise ValueError(f"expected couplings (B, I, J), parents (B, I) and presence (B, I), got {found}")
+    known = (parents >= 0).to(couplings.dtype)
+    count = known if presence is None else known * presence.detach().to(couplings.dtype)
+    total = count.sum(dim=1, keepdim=True)
     right = couplings.gather(2, parents.clamp_min(0).unsqueeze(2)).squeeze(2)
-    surprise = -right.clamp_min(torch.finfo(couplings.dtype).tiny).log() * known
-    return weighted_mean(surprise.sum(dim=1) / known.sum(dim=1).clamp_min(1), weights)
+    surprise = -right.clamp_min(torch.finfo(couplings.dtype).tiny).log()
+    return weighted_mean((surprise * count / torch.where(total > 0, total, 1)).sum(dim=1), weights)
 
 
 def spread_margin(progress: Tensor) -> Tensor:

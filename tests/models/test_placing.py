@@ -47,8 +47,16 @@ def test_coupling_loss_matches_a_case_by_hand() -> None:
     assert functional.coupling_loss(couplings, parents).item() == pytest.approx(sum(each) / 2)
     weights = torch.tensor([3.0, 1.0])
     assert functional.coupling_loss(couplings, parents, weights=weights).item() == pytest.approx(3 * each[0] / 2)
-    with pytest.raises(ValueError, match="expected couplings"):
+    presence = torch.tensor([[3.0, 1.0, 7.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    seen = -(3 * math.log(0.5) + math.log(0.75)) / 4
+    loss = functional.coupling_loss(couplings.requires_grad_(), parents, presence)
+    assert loss.item() == pytest.approx(seen / 2)
+    loss.backward()
+    assert presence.grad is None, "children are not to hide from the loss"
+    with pytest.raises(ValueError, match=r"expected couplings .* got \(2, 3, 2\), \(2, 2\)"):
         functional.coupling_loss(couplings, parents[:, :2])
+    with pytest.raises(ValueError, match=r"got \(2, 3, 2\), \(2, 2\), \(2, 3\)"):
+        functional.coupling_loss(couplings, parents, presence[:, :2])
 
 
 def test_coupling_loss_of_a_coupling_of_zero_is_finite() -> None:
@@ -71,6 +79,9 @@ def taught(spec: str, routing: str = "kuramoto", **options: Any) -> tuple[Model,
 def test_loss_asks_each_child_for_the_class_of_its_object(spec: str) -> None:
     """Child by child, in plain loops."""
     model, batch = taught(spec)
+    for norm in model.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            norm.eval()  # a picture alone has the same children
     images, labels, targets, pictures, _ = loss_inputs(batch, model)
     output = model(images, labels=labels)
     part = model.loss(output, targets, pictures).parts["coupling"]
@@ -84,8 +95,9 @@ def test_loss_asks_each_child_for_the_class_of_its_object(spec: str) -> None:
         alone = batch.images[b] if batch.sources is None else batch.sources.images[b].amax(dim=1)
         classes = [int(batch.targets[b])] if batch.sources is None else batch.sources.classes[b].tolist()
         owner = child_owners(alone[None], child_centres(model), model.receptive_field.stride)[0]
-        known = [-couplings[b, i, classes[k]].log() for i, k in enumerate(owner.tolist()) if k >= 0]
-        total += sum(known) / max(1, len(known))
+        presence = model.forward_features(images[b : b + 1]).pose[0].norm(dim=-1)
+        known = [(presence[i], -couplings[b, i, classes[k]].log()) for i, k in enumerate(owner.tolist()) if k >= 0]
+        total += sum(a * one for a, one in known) / max(1e-9, sum(a for a, _ in known))
     assert single == (spec == "mnist")
     torch.testing.assert_close(part, 0.5 * torch.as_tensor(total) / len(images))
     part.backward()

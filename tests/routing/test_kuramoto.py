@@ -72,6 +72,19 @@ def test_couplings_hardly_depend_on_the_scale_of_small_votes() -> None:
     assert couplings(votes)[-1].amax(dim=-1).mean() > 0.5  # dynamic routing's are 1 / J there
 
 
+@pytest.mark.parametrize("scale", [1e-5, 1e-10, 1e-15, 1e-20, 1e-30, 1e-38, 0.0])
+def test_gradients_of_faint_children_are_finite(scale: float) -> None:
+    """Ratios of their agreements cannot be told from rounding: they are silent, in float32 as in training."""
+    votes = normal(0, 2, I, J, D).float()
+    votes[:, ::2] *= scale
+    votes.requires_grad_()
+    trace = routing.get("kuramoto")(votes, trace=True).trace
+    assert trace is not None
+    trace.couplings[-1].log().mean().backward()
+    assert votes.grad is not None
+    assert votes.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("parents", [1, 2])
 def test_one_and_two_parents_are_routed(parents: int) -> None:
     votes = normal(0, 3, I, parents, D).requires_grad_()

@@ -16,6 +16,7 @@ from torch import Tensor
 from capsnet.data import Batch, Dataset
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
+from capsnet.layers.capsules import presences
 from capsnet.models import Model, child_centres, child_owners
 from capsnet.routing import divided, undecided
 
@@ -43,8 +44,7 @@ def traced(model: Model, images: Tensor) -> Traced:
     assert routing is not None
     with evaluating(model):
         for chunk in images.to(device_of(model)).split(CHUNK):
-            output, (pose, act) = model(chunk, trace=True), model.forward_features(chunk)
-            presence = pose.norm(dim=-1) if act is None else act
+            output, presence = model(chunk, trace=True), presences(model.forward_features(chunk))
             entropy = undecided(output.trace.couplings, output.trace.logits, routing.normalised)
             per_child = divided(output.trace, routing).flatten(2, -2)
             parts.append((per_child, entropy, presence.flatten(1)[None], output.lengths[None]))

@@ -34,6 +34,12 @@ def split_children(children: Children, act: Tensor | None) -> Capsules:
     return Capsules(children[0], children[1] if act is None else act)
 
 
+def presences(capsules: Children) -> Tensor:
+    """How present each capsule is: its presence, or where it has none, its length."""
+    pose, act = split_children(capsules, None)
+    return length(pose) if act is None else act
+
+
 class Lengths(nn.Module):
     """How present each capsule is: the last module of an ``nn.Sequential`` that classifies.
 
@@ -41,8 +47,7 @@ class Lengths(nn.Module):
     """
 
     def forward(self, capsules: Children) -> Tensor:
-        pose, act = split_children(capsules, None)
-        return length(pose) if act is None else act
+        return presences(capsules)
 
 
 class Poses(nn.Module):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from capsnet import functional as F
 from capsnet.layers import Capsules
+from capsnet.layers.capsules import presences
 from capsnet.models._placing import wanted_parents
 from capsnet.models.base import Loss, Margins, Model, Output
 from capsnet.routing import divided
@@ -43,7 +44,8 @@ class DecodingModel(Model):
         if self.decoder is not None:
             drawn = self.draw(F.mask_capsules(poses, lengths.argmax(dim=1) if labels is None else labels))
         grid = None if history is None else history._replace(grid=self.grid)
-        return Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=grid, labels=labels if taught else None)
+        output = Output(lengths=lengths, poses=poses, reconstruction=drawn, trace=grid)
+        return output._replace(labels=labels, presence=presences(features).flatten(1)) if taught else output
 
     def loss(
         self, output: Output, targets: Tensor, images: Tensor, weights: Tensor | None = None, *, step: int | None = None
@@ -59,7 +61,9 @@ class DecodingModel(Model):
             assert self.class_routing is not None
             couplings = divided(output.trace, self.class_routing)[-1]
             parents = wanted_parents(self, output, images)
-            parts["coupling"] = self.coupling_weight * F.coupling_loss(couplings, parents, weights=weights)
+            parts["coupling"] = self.coupling_weight * F.coupling_loss(
+                couplings, parents, output.presence, weights=weights
+            )
         return Loss(torch.stack(list(parts.values())).sum(), parts)
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

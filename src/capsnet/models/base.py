@@ -29,6 +29,7 @@ class Output(NamedTuple):
     trace: Trace | None = None
     phases: Tensor | None = None  # (B, C, n, H, W): C oscillators per pixel that bind it to an object
     labels: Tensor | None = None  # those given to ``forward``, where the loss needs them
+    presence: Tensor | None = None  # (B, I): of the children of the class capsules, where the loss needs it
 
 
 class Loss(NamedTuple):

@@ -42,6 +42,8 @@ from capsnet.routing.base import (
 )
 
 NOISE = 100  # rounding errors: a smaller pull on a silent child is none
+FAINT = 0.4  # a child is silent if its agreements sum to less than the smallest number to this power: the derivative
+# of their ratios, 1 / sum^2, would not be finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +127,7 @@ class Kuramoto(SquashingRouting):
                 if iteration == 0:  # only the direction counts, and parents are pulled by none
                     children = unit(audible(_per_child(_towards(agreement, parents), edges), size))
                 else:
-                    pull = agreement * _per_edge(self.gain / torch.where(size > 0, size, 1), edges)
+                    pull = agreement * _per_edge(self.gain * _inverse(size), edges)
                     towards = audible(_per_child(_towards(pull, parents), edges), self.gain)  # (B, I, N)
                     mean = self.mean(pull, _per_edge(children, edges), weights, edges)
                     apart = parents.sum(dim=-2, keepdim=True) - parents
@@ -148,9 +150,16 @@ class Kuramoto(SquashingRouting):
 
 def audible(towards: Tensor, size: Tensor | float) -> Tensor:
     """Zero where pulls of ``size`` cancel up to rounding errors, which ``unit`` would make a phase of."""
-    least = NOISE * torch.finfo(towards.dtype).eps * size
+    numbers = torch.finfo(towards.dtype)
+    least = NOISE * numbers.eps * size
     silent = towards.detach().square().sum(dim=-1, keepdim=True) <= least * least
-    return towards.masked_fill(silent, 0)
+    return towards.masked_fill(silent if isinstance(size, float) else silent | (size <= numbers.tiny**FAINT), 0)
+
+
+def _inverse(size: Tensor) -> Tensor:
+    """1 / size, or 0 for children that are silent."""
+    heard = size > torch.finfo(size.dtype).tiny ** FAINT
+    return heard / torch.where(heard, size, 1)
 
 
 def _towards(a: Tensor, b: Tensor) -> Tensor:
