@@ -52,7 +52,7 @@ def setting(lab: Lab, spec: str = "mnist") -> TrainConfig:
     shift = 2 if spec.startswith("mnist") else 0
     if lab.budget == "day":
         strong = {"optimizer": "adamw", "lr": 3e-3, "ema": 0.999, "precision": "auto"}
-        return dataclasses.replace(base, **strong, epochs=10 if several else 6, augment=Augment(shift=shift))
+        return dataclasses.replace(base, **strong, epochs=8 if several else 6, augment=Augment(shift=shift))
     return dataclasses.replace(base, epochs=200, lr=1e-3, schedule="paper", augment=Augment(shift=shift))
 
 
@@ -156,9 +156,10 @@ def training(config: TrainConfig) -> str:
     width = config.model_options.get("conv_channels")
     changed = f" with {width} convolution channels" if width else ""
     stop = f", stopped at {100 * config.stop_at:g} % validation accuracy" if config.stop_at else ""
+    start = f", starting from the stem of `{config.init}`" if config.init else ""
     passes = "1 epoch" if config.epochs == 1 else f"{config.epochs} epochs"
     passes = f"at most {passes}" if config.stop_at else passes
     return (
         f"`{config.model}`{changed} on `{config.data}`, {passes} of {size:,}, batches of {config.batch_size}, "
-        f"{config.schedule} schedule{stop}"
+        f"{config.schedule} schedule{stop}{start}"
     )

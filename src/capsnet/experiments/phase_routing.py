@@ -141,7 +141,8 @@ def words(lab: Lab) -> list[str]:
     if lab.budget == "smoke":
         return _nets.differences(lab, [])
     configs = [config(lab, title, "dynamic", 0) for title in DATA]
-    return ["Not in a paper: the routing is this library's."] + [f"Trained: {_nets.training(one)}." for one in configs]
+    trained = [f"Trained: {_nets.training(one)}." for one in configs]
+    return ["Not in a paper: the routing is this library's.", *trained, _routed.SEEN]
 
 
 def facts(lab: Lab, title: str, runs: list[Trained]) -> dict[str, Any]:
