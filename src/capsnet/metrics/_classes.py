@@ -1,40 +1,13 @@
-"""Metrics: accuracy, exact match and half credit with intervals; precision, recall, AUC; calibration; groupings.
+"""Right and wrong classes: accuracy, exact match, half credit, confusion, AUC, calibration; all of them per class."""
 
-Training, ``evaluate`` and every experiment use these functions. All are pure, take NumPy arrays or torch tensors, and
-return plain Python numbers or NumPy arrays.
-
-*Shapes* throughout: ``lengths`` (N, J) is any score per class that is larger when the class is more present (capsule
-lengths, EM activations, probabilities, logits); ``targets`` are (N,) class numbers or (N, J) multi-hot.
-Equal scores: the lower class number wins, as in ``argmax``.
-"""
-
-import math
 import statistics
 from collections.abc import Sequence
-from statistics import NormalDist
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-ArrayLike: TypeAlias = np.ndarray | torch.Tensor | Sequence
-
-
-class Proportion(NamedTuple):
-    """A proportion of ``n`` examples with its 95 % Wilson interval, ``low`` to ``high``."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def error(self) -> "Proportion":
-        """The error rate, 1 - value, with the interval's ends swapped."""
-        return Proportion(1 - self.value, 1 - self.high, 1 - self.low, self.n)
-
-    def __str__(self) -> str:
-        return f"{self.value:.2%} ({self.low:.2%} to {self.high:.2%}, n = {self.n:,})"
+from capsnet.metrics._arrays import ArrayLike, as_array
+from capsnet.metrics._intervals import Proportion, effective_number, proportion, wilson_interval
 
 
 class ClassMetrics(NamedTuple):
@@ -51,37 +24,6 @@ class ClassMetrics(NamedTuple):
     support: int
 
 
-def wilson_interval(correct: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a proportion p = correct / n (Wilson 1927; Newcombe 1998, method 3).
-
-        (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)
-
-    The normal interval, p ± z sqrt(p(1-p)/n), fails near 0 and 1: at 10 errors in 10,000 it is too narrow, at none it
-    has no width.
-    """
-    if n < 1 or not 0 <= correct <= n:
-        raise ValueError(f"an interval needs 0 <= correct <= n and n >= 1, got correct = {correct:g} and n = {n}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    p, zz = correct / n, z * z / n
-    centre = p + zz / 2
-    spread = math.sqrt(zz * (p * (1 - p) + zz / 4))
-    # Rounding must not push the interval off p, nor off 0 and 1.
-    return max(0.0, min(p, (centre - spread) / (1 + zz))), min(1.0, max(p, (centre + spread) / (1 + zz)))
-
-
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Student's interval of the mean of a few values, roughly normally distributed: of several seeds, say."""
-    from scipy.stats import t
-
-    if len(values) < 2:
-        raise ValueError(f"an interval of the mean needs 2 values or more, got {len(values)}")
-    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
-    half = float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
-    return mean - half, mean + half
-
-
 def accuracy(
     lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95, *, originals: ArrayLike | None = None
 ) -> Proportion:
@@ -93,22 +35,9 @@ def accuracy(
     labels = _labels(targets, *scores.shape)
     right = scores.argmax(axis=1) == labels
     if originals is None:
-        return _proportion(right, confidence)
+        return proportion(right, confidence)
     n, value = effective_number(right, originals), float(right.mean())
     return Proportion(value, *wilson_interval(value * n, n, confidence), len(right))
-
-
-def effective_number(right: ArrayLike, originals: ArrayLike) -> int:
-    """How many independent examples say as much about a proportion as these, of which several show the same original.
-
-    Their number divided by the design effect (Kish 1965): the variance of the mean over originals, by that of
-    independent examples. At least the number of originals, at most that of examples. Shapes: (N,), (N,) -> scalar
-    """
-    marks, kinds = as_array(right).astype(float), np.unique(as_array(originals), return_inverse=True)[1]
-    n, count, p = len(marks), int(kinds.max()) + 1, float(marks.mean())
-    sums = np.bincount(kinds, weights=marks - p)  # of the deviations of each original
-    variance = count / max(count - 1, 1) * float(np.square(sums).sum()) / n**2
-    return round(min(max(p * (1 - p) / variance, count), n)) if variance else count
 
 
 def exact_match(
@@ -130,7 +59,7 @@ def exact_match(
     truth = _hot(targets, *scores.shape)
     right = (_chosen(scores, truth, k, threshold) == truth).all(axis=1)  # (N,)
     counted = truth.any(axis=1) if k is None and threshold is None else np.ones(len(truth), dtype=bool)
-    return _proportion(right[counted], confidence)
+    return proportion(right[counted], confidence)
 
 
 def half_credit(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95) -> Proportion:
@@ -145,7 +74,7 @@ def half_credit(lengths: ArrayLike, targets: ArrayLike, confidence: float = 0.95
     truth = _hot(targets, *scores.shape)
     true = truth.sum(axis=1)  # (N,)
     credit = (top_k(scores, true) & truth).sum(axis=1)[true > 0] / true[true > 0]
-    return _proportion(credit, confidence)
+    return proportion(credit, confidence)
 
 
 def _chosen(scores: np.ndarray, truth: np.ndarray, k: int | None, threshold: float | None) -> np.ndarray:
@@ -216,49 +145,6 @@ def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = 
     sure = scores.max(axis=1)
     place = np.minimum((sure * bins).astype(int), bins - 1)
     return float(np.abs(np.bincount(place, right - sure, bins)).sum() / len(sure))
-
-
-def adjusted_rand_index(truth: ArrayLike, predicted: ArrayLike, background: int | None = None) -> float:
-    """How far two groupings agree, corrected for chance: 1 equal up to the names of groups, about 0 at random.
-
-    Hubert, Arabie 1985. Elements of the true group ``background`` are left out, as in the foreground index (FG-ARI) of
-    object discovery. If both groupings are trivial (one group, or every element its own) it is 1.
-    """
-    table = _contingency(truth, predicted, background)
-    pairs = (table * (table - 1) / 2).sum()
-    rows, columns = ((sums * (sums - 1) / 2).sum() for sums in (table.sum(axis=1), table.sum(axis=0)))
-    n = table.sum()
-    expected, most = rows * columns / max(n * (n - 1) / 2, 1), (rows + columns) / 2
-    return 1.0 if most == expected else float((pairs - expected) / (most - expected))
-
-
-def mean_best_overlap(truth: ArrayLike, predicted: ArrayLike, background: int | None = None) -> float:
-    """For each true group the largest intersection over union with a predicted one, averaged over the true groups.
-
-    The true group ``background`` is not averaged, but its elements count in the unions.
-    """
-    table = _contingency(truth, predicted)
-    union = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True) - table
-    best = (table / union).max(axis=1)
-    kept = best[np.unique(as_array(truth)) != background] if background is not None else best
-    if not len(kept):
-        raise ValueError("there is no group besides the background")
-    return float(kept.mean())
-
-
-def _contingency(truth: ArrayLike, predicted: ArrayLike, background: int | None = None) -> np.ndarray:
-    """How many elements each pair of a true and a predicted group shares: (true groups, predicted groups)."""
-    a, b = as_array(truth).reshape(-1), as_array(predicted).reshape(-1)
-    if a.shape != b.shape:
-        raise ValueError(f"expected as many predicted labels as true ones, {a.size}, got {b.size}")
-    if background is not None:
-        a, b = a[a != background], b[a != background]
-    if not a.size:
-        raise ValueError("there are no elements to compare")
-    (_, rows), (_, columns) = (np.unique(labels, return_inverse=True) for labels in (a, b))
-    table = np.zeros((rows.max() + 1, columns.max() + 1))
-    np.add.at(table, (rows, columns), 1)
-    return table
 
 
 def per_class(
@@ -336,22 +222,6 @@ def _macro(rows: list[ClassMetrics], key: str) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _proportion(credit: np.ndarray, confidence: float) -> Proportion:
-    """The mean of (n,) credits, 0 to 1 each."""
-    if not len(credit):
-        raise ValueError("no row of the targets has a true class, so there is nothing to count")
-    total, n = float(credit.sum()), len(credit)
-    return Proportion(total / n, *wilson_interval(total, n, confidence), n)
-
-
-def as_array(values: ArrayLike) -> np.ndarray:
-    """An array, a tensor on any device and of any dtype, or a list as NumPy array."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        return (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no bfloat16
-    return np.asarray(values)
-
-
 def _scores(lengths: ArrayLike) -> np.ndarray:
     scores = as_array(lengths)
     if scores.ndim != 2 or not scores.size:
@@ -387,64 +257,3 @@ def _hot(targets: ArrayLike, N: int, J: int) -> np.ndarray:
     if not np.isin(truth, (0, 1)).all():
         raise ValueError("multi-hot targets must hold only 0 and 1")
     return truth.astype(bool)
-
-
-class Measure(NamedTuple):
-    """One quantity: a value per seed, and the published value."""
-
-    name: str
-    values: list[float]
-    unit: str = "%"
-    published: str = "-"
-    interval: tuple[float, float] | None = None  # 95 %, from the number of examples
-    note: str = ""
-    n: int | None = None  # number of examples
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.values)
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation over the seeds; None where there is one seed only."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
-
-    def shown(self) -> str:
-        """Mean, spread and interval as text: ``0.82 ± 0.05 % (95 %: 0.70 to 0.96)``."""
-        digits = _digits(self)
-        spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
-        words = f"{self.mean:.{digits}f}{spread}{' ' + self.unit if self.unit else ''}"
-        if self.interval is not None:
-            words += f" (95 %: {self.interval[0]:.{digits}f} to {self.interval[1]:.{digits}f})"
-        return words
-
-
-def compare(a: Measure, b: Measure) -> int:
-    """-1 where ``a`` is lower than ``b``, 1 where it is higher, 0 where their 95 % intervals overlap.
-
-    A measure without an interval counts as exactly its mean.
-    """
-    (a_low, a_high), (b_low, b_high) = (m.interval or (m.mean, m.mean) for m in (a, b))
-    return -1 if a_high < b_low else int(a_low > b_high)
-
-
-def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
-    """The comparison of two measures as a sentence, without its full stop.
-
-    the error of A is lower than that of B: 1.20 % against 2.30 %, 95 % intervals apart
-    the error of A is level with that of B: 1.20 % against 1.30 %, no difference that 10,000 examples can show
-    """
-    order, digits, unit = compare(a, b), max(_digits(a), _digits(b)), f" {a.unit}" if a.unit else ""
-    numbers = f"{a.mean:.{digits}f}{unit} against {b.mean:.{digits}f}{unit}"
-    known = bool(a.interval) + bool(b.interval)
-    reason = ("", ", outside the 95 % interval", ", 95 % intervals apart")[known]
-    if known and not order:
-        reason = f", no difference that {f'{a.n:,}' if a.n else 'so many'} examples can show"
-    return f"{name_a} is {('level with', 'higher than', 'lower than')[order]} {name_b}: {numbers}{reason}"
-
-
-def _digits(measure: Measure) -> int:
-    """Decimals: three of an area or a correlation, two of percentages and small numbers, else one."""
-    if not measure.unit and abs(measure.mean) <= 1:
-        return 3
-    return 2 if measure.unit == "%" or abs(measure.mean) < 10 else 1
