@@ -3,25 +3,21 @@
 `compare` and `phase-routing` train it on the same pictures and share its runs. On one object there is nothing to route,
 so routings are compared where several objects overlap.
 
-Overlapping digits need millions of pairs before the children mean anything, and with a weak stem routings cannot be told
-apart. There the stem starts from a bundled network's that was trained on such pairs without capsules, so that it favours
-no routing; the class capsules start from nothing, and all is trained.
+Overlapping digits need millions of pairs before the children mean anything, and with a weak stem routings cannot be
+told apart. There the stem starts from that of a bundled plain network (``_nets.trained_stem``), which favours no
+routing. The class capsules start from random weights, and all is trained.
 """
 
 from typing import Any
 
 from capsnet import routing
 from capsnet.data import Augment
+from capsnet.experiments._nets import trained_stem
 from capsnet.experiments.lab import Lab
 from capsnet.training import TrainConfig
 
 DATA = {"MNIST": "mnist", "MultiMNIST": "multimnist", "crowded Shapes": "shapes:kind=crowded"}
 PAIRS = "MultiMNIST"
-STEM = "capsnet-multimnist-cnn"  # a plain network: where the stem for pairs starts
-SEEN = (
-    f"`{STEM}` was trained on all 60,000 digits, those of the validation pairs among them: errors on validation pairs are "
-    "too low, for all routings. It has not seen the digits of the test pairs."
-)
 TINY = {"channels": [8, 8, 32], "blocks": [0, 0]}
 
 
@@ -52,7 +48,7 @@ def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] |
     squash = "unit" if algorithm.wants_presence else "paper"
     net: dict[str, Any] = {"primary": "grid", "primary_dim": 16, "squash": squash} | lab.pick(TINY, {}, {})
     net |= {"routing_options": options} if options else {}
-    goes_on = title == PAIRS and lab.budget != "smoke"  # a tiny stem has other shapes
+    stem = None if lab.budget == "smoke" else trained_stem(DATA[title])  # a tiny stem has other shapes
     return TrainConfig(
         recipe=f"routed-{name}",
         model="residual-capsnet",
@@ -66,8 +62,8 @@ def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] |
         epochs=epochs[title],
         batch_size=lab.pick(50, 128 if title == PAIRS else 64, 128),
         optimizer="adamw",
-        lr=1e-3 if goes_on else 3e-3,
-        init=STEM if goes_on else None,
+        lr=1e-3 if stem else 3e-3,
+        init=stem,
         schedule="one-cycle",
         ema=lab.pick(None, 0.999, 0.999),
         keep="last",

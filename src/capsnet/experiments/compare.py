@@ -164,7 +164,7 @@ def setting(lab: Lab) -> list[str]:
     if (recipe := asked(lab)) is None:
         first = [config(lab, title, contenders(lab)[0], 0) for title in sets(lab)]
         smoke = _nets.differences(lab, []) if lab.budget == "smoke" else []
-        sentences = smoke or [*(f"Trained: {_nets.training(one)}." for one in first), _routed.SEEN]
+        sentences = smoke or [*(f"Trained: {_nets.training(one)}." for one in first), *_nets.seen(first)]
     else:
         smoke = "A smoke run of the recipe `{}`, to see that it runs: the numbers have no meaning"
         words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(lab.options["recipe"])

@@ -142,7 +142,7 @@ def words(lab: Lab) -> list[str]:
         return _nets.differences(lab, [])
     configs = [config(lab, title, "dynamic", 0) for title in DATA]
     trained = [f"Trained: {_nets.training(one)}." for one in configs]
-    return ["Not in a paper: the routing is this library's.", *trained, _routed.SEEN]
+    return ["Not in a paper: the routing is this library's.", *trained, *_nets.seen(configs)]
 
 
 def facts(lab: Lab, title: str, runs: list[Trained]) -> dict[str, Any]:
