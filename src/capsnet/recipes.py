@@ -129,6 +129,23 @@ def multimnist_residual_cnn() -> TrainConfig:
     return dataclasses.replace(multimnist_residual(), model="residual-cnn")
 
 
+def multimnist_kuramoto() -> TrainConfig:
+    """Two overlapping digits whose parts are taught to go to the digit they lie on: the bundled `kuramoto-multimnist`.
+
+    Its stem starts from a plain network's that was trained on such pairs.
+    """
+    taught = {"coupling_weight": 0.3, "routing_options": {"beta": 4.0, "grow": 0.5}}
+    return dataclasses.replace(
+        multimnist_residual(),
+        model_options={"primary": "grid", "primary_dim": 16, "squash": "paper"} | taught,
+        routing="kuramoto",
+        decoder=False,
+        init="capsnet-multimnist-cnn",
+        lr=1e-3,
+        epochs=6,
+    )
+
+
 def affine() -> TrainConfig:
     """Shifted digits, to be tested on rotated and sheared ones, with Efficient-CapsNet.
 
@@ -251,6 +268,7 @@ for _recipe in (
     multimnist_efficient,
     multimnist_residual,
     multimnist_residual_cnn,
+    multimnist_kuramoto,
     affine,
     affine_cnn,
     affine_residual,

@@ -42,6 +42,7 @@ def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] |
         "MultiMNIST": lab.pick(1, 1, 24, 4),
         "crowded Shapes": lab.pick(1, 2, 20, 10),
     }
+    limits = {"MNIST": 30_000, "MultiMNIST": 40_000, "crowded Shapes": 10_000}
     options = preset(name) if options is None else options
     # not the network's own squash, exp: its gradient vanishes for long capsules, and at first those of many children
     # are long. With taught kuramoto routing one of the three of crowded Shapes stayed at 1.
@@ -56,7 +57,7 @@ def config(lab: Lab, title: str, name: str, seed: int, options: dict[str, Any] |
         routing=algorithm.name,
         decoder=False,
         data=DATA[title],
-        limit=lab.pick(100, 40_000 if title == PAIRS else 10_000, None),
+        limit=lab.pick(100, limits[title], None),
         eval_limit=lab.pick(100, 5_000, None),
         augment=Augment(shift=2) if title == "MNIST" else Augment(),
         epochs=epochs[title],

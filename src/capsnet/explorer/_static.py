@@ -75,13 +75,13 @@ def write_static(
 def smallest(models: Mapping[str, Model]) -> dict[str, Model]:
     """Of networks for the same data, whatever its options, that can do the same, the smallest: visitors download it.
 
-    Plain networks for several objects are left out: no panel shows more of them than their answer.
+    Networks for several objects that do not draw are left out: the panel for two digits draws each of them.
     """
     chosen: dict[tuple[Any, ...], str] = {}
     tested = {name: str(model.card.get("data", "")) for name, model in models.items()}
     for name, model in sorted(models.items(), key=lambda item: (item[1].num_parameters(), tested[item[0]])):
         kind, plain = tested[name].partition(":")[0], model.pose_dim is None
-        if plain and kind in list_datasets() and (info(kind).objects or 1) > 1:
+        if not model.draws and kind in list_datasets() and (info(kind).objects or 1) > 1:
             continue
         chosen.setdefault((kind, model.draws, plain), name)
     return {name: models[name] for name in sorted(chosen.values(), key=lambda name: not models[name].draws)}
