@@ -38,6 +38,8 @@ def test_contributions_light_the_strokes(visits: Visits) -> None:
     lit = colourful(visit)
     assert lit[seen == 0].max() == 0  # only strokes are painted
     assert lit.max() > 40
+    visit.by("parent-3").scroll_into_view_if_needed()
+    expect(visit.by("routing-offer")).to_be_visible()  # from then on nothing moves below the pointer
     visit.by("parent-3").hover()
     assert numbers(visit)[0] == pytest.approx(totals(trace)[-1, 3], abs=0.011)
     assert colourful(visit).max() < lit.max() / 2  # on the same scale a class that is absent gets little
@@ -54,15 +56,14 @@ def test_contributions_light_the_strokes(visits: Visits) -> None:
 
     visit.by("routing-route").select_option("kuramoto")
     visit.quiet()
-    visit.by("phase-hue").check()
-    expect(visit.by("contribution-words")).to_contain_text("The hue is the phase")
-    visit.by("routing-reset").click()
-    assert colourful(visit).max() < 12  # silent children are grey
-    visit.by("routing-step").click()
-    assert colourful(visit).max() > 40
+    visit.by("class-hue").check()
+    expect(visit.by("contribution-words")).to_contain_text("the class to which the children there contribute most")
+    last = colourful(visit)
+    assert last.max() > 40
+    assert last[seen == 0].max() == 0
     assert "route=kuramoto" in visit.link()
     visit.by("routing-route").select_option("")
-    expect(visit.by("phase-hue")).to_be_hidden()
+    visit.by("class-hue").uncheck()
 
     visit.by("routing-offer").scroll_into_view_if_needed()
     expect(visit.by("routing-offer")).to_contain_text("matrix-mnist")

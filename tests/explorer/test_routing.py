@@ -293,17 +293,3 @@ def test_contributions_add_up_to_the_unsquashed_length(ask: Ask, bundled: Model,
             assert brought[r, :, j].sum() == pytest.approx(np.linalg.norm(total), abs=0.01)
     squared = brought[-1, :, 7].sum() ** 2
     assert squared / (1 + squared) == pytest.approx(lengths[7], abs=1e-3)  # the paper's squash
-    assert answer["phases"] is None
-
-
-def test_phases_of_decided_children_point_to_their_parent(ask: Ask, digits: ArrayDataset) -> None:
-    answer = ask("trace", seen=wire(digits.images[0, 0]), routing="kuramoto")
-    pairs = np.frombuffer(base64.b64decode(answer["phases"]), dtype=np.int8).reshape(3, 288, 2) / 127
-    assert not pairs[0].any()  # children are silent at first
-    trace, _ = traced(with_routing("kuramoto"), digits.images[0, 0])
-    assert trace.phases is not None
-    child = trace.phases.children[1, 0].double().numpy()
-    parent = trace.phases.parents[1, 0].double().numpy()  # still the corners of a simplex
-    corners = np.exp(2j * np.pi * np.arange(10) / 10)
-    expected = (child @ parent.T) @ corners * 0.9  # of a simplex: p_j . p_k = -1/9
-    np.testing.assert_allclose(pairs[1] @ [1, 1j], expected / np.maximum(1, abs(expected)), atol=0.01)

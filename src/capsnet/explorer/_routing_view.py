@@ -43,7 +43,6 @@ def trace(entry: ModelEntry, ask: TraceQuestion) -> dict[str, Any]:
         "lengths": seen.activations[:, 0].tolist(),
         "votes": None if ask.klass is None else _votes(seen, ask.klass),
         **_contributions(seen),
-        "phases": _phases(seen),
     }
 
 
@@ -52,21 +51,6 @@ def _contributions(seen: Trace) -> dict[str, Any]:
     brought = routing.contributions(seen)[:, 0]  # (R, I, J)
     size = max(float(brought.abs().max()), 1e-12)
     return {"contributions": _packed((brought * (32767 / size)).round().numpy().astype("<i2")), "contribution": size}
-
-
-def _phases(seen: Trace) -> str | None:
-    """The children's phases in a plane where parent j points to 2 pi j / J: a child's angle there is its hue.
-
-    Such a plane exists while the parents stand at the corners of a simplex; later it is the best fit.
-    """
-    if seen.phases is None:
-        return None
-    children, parents = (phase[:, 0].double() for phase in seen.phases)  # (R, I, N), (R, J, N)
-    angles = torch.arange(parents.shape[1]) * (2 * torch.pi / parents.shape[1])
-    corners = torch.stack([angles.cos(), angles.sin()], dim=-1).double()  # (J, 2)
-    flat = children @ (torch.linalg.pinv(parents) @ corners)  # (R, I, 2)
-    flat = flat / flat.norm(dim=-1, keepdim=True).clamp_min(1)
-    return _packed((flat * 127).round().to(torch.int8).numpy())
 
 
 def _votes(seen: Trace, j: int) -> dict[str, Any]:

@@ -160,8 +160,7 @@ class Votes(Answer):
 
 class Traced(Answer):
     """Byte b of ``couplings`` means offset + scale * b / 255; ``start`` is an equal share, null where couplings need
-    not sum to one. ``contributions`` are int16 (R, I, J): n means contribution * n / 32767. ``phases`` are int8 pairs
-    (R, I, 2) in [-127, 127], null where the routing has none."""
+    not sum to one. ``contributions`` are int16 (R, I, J): n means contribution * n / 32767."""
 
     iterations: int
     grid: list[int]
@@ -174,7 +173,6 @@ class Traced(Answer):
     votes: Votes | None
     contributions: str
     contribution: float
-    phases: str | None
 
 
 class ToyRouted(Answer):

@@ -10,11 +10,10 @@ const CORE = 6; // a child sees its patch all over, but mostly its middle: that 
 
 export class Contributions {
   /** @param {object} answer of /api/trace, @param {Trace} trace the same answer, read. */
-  constructor({ contributions, contribution, phases }, trace) {
+  constructor({ contributions, contribution }, trace) {
     const bytes = fromBase64(contributions);
     this.numbers = new Int16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2);
     this.unit = contribution / 32767;
-    this.pairs = phases && new Int8Array(fromBase64(phases).buffer); // of each child: cosine and sine of its hue
     this.trace = trace;
     this.sums = this.sumUp();
   }
@@ -48,20 +47,6 @@ export class Contributions {
   total(at, parent) {
     return this.cells(at, parent).reduce((sum, value) => sum + value, 0);
   }
-
-  /** The mean phase of the children of each place, as (cosine, sine); null where the routing has none. */
-  phases(at) {
-    if (!this.pairs) return null;
-    const { R, I, T, H, W } = this.trace;
-    const mean = new Float32Array(2 * H * W);
-    for (let child = 0; child < I; child += 1) {
-      for (let axis = 0; axis < 2; axis += 1) {
-        const value = between(at, R, (r) => this.pairs[2 * (r * I + child) + axis]);
-        mean[2 * Math.floor(child / T) + axis] += value / (127 * T);
-      }
-    }
-    return mean;
-  }
 }
 
 /** Which pixels the children of each place see, and how much of their contribution each of these gets. */
@@ -72,8 +57,11 @@ export class Strokes {
       for (let c = 0; c < channels; c += 1) this.ink[n] = Math.max(this.ink[n], bytes[n * channels + c] / 255);
     }
     Object.assign(this, { width, height });
-    this.seen = Array.from({ length: H * W }, (_, cell) =>
-      this.patch(span(cell % W, W, width, receptive), span(Math.floor(cell / W), H, height, receptive)));
+    const patches = (core) => Array.from({ length: H * W }, (_, cell) =>
+      this.patch(span(cell % W, W, width, receptive, core), span(Math.floor(cell / W), H, height, receptive, core)));
+    this.seen = patches(CORE);
+    // the ink around the middle of a patch, which hardly any other place has: to tell the places apart
+    this.own = patches(receptive ? (2 * receptive.size) / receptive.stride : CORE);
   }
 
   /** Inked pixels of a patch with weights that add up to one, so that nothing of a contribution is lost; or none. */
@@ -98,9 +86,9 @@ export class Strokes {
   }
 
   /** Contributions of the places (H * W) as contributions of the pixels. */
-  spread(cells) {
+  spread(cells, patches = this.seen) {
     const heat = new Float32Array(this.ink.length);
-    this.seen.forEach(({ pixels, weights }, cell) => {
+    patches.forEach(({ pixels, weights }, cell) => {
       for (let n = 0; n < pixels.length; n += 1) heat[pixels[n]] += cells[cell] * weights[n];
     });
     return heat;
@@ -108,10 +96,10 @@ export class Strokes {
 }
 
 /** The pixels of one axis that the children of a position see, or, if that is not known, those of its share. */
-function span(position, count, size, receptive) {
+function span(position, count, size, receptive, core) {
   const long = receptive?.size ?? size / count;
   const start = receptive ? receptive.start + receptive.stride * position : position * long;
   const [first, last] = [Math.max(0, Math.floor(start)), Math.min(size, Math.ceil(start + long))];
   const whole = count === 1 || !receptive; // one place sees all of the picture alike
-  return { first, last, middle: start + long / 2, spread: whole ? 1e6 : long / CORE };
+  return { first, last, middle: start + long / 2, spread: whole ? 1e6 : long / core };
 }

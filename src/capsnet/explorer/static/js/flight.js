@@ -5,7 +5,7 @@
 
 import { Strokes } from "./contributions.js";
 import { h } from "./elements.js";
-import { bytesOf, hueOf, phaseColour } from "./flight_hues.js";
+import { bytesOf, hueOf } from "./flight_hues.js";
 import { dye } from "./hues.js";
 import { paint } from "./pixels.js";
 import { fit } from "./ramp.js";
@@ -22,8 +22,8 @@ export class Flight {
     this.parents = h("div", { class: "flight-parents", role: "group", "aria-label": "Class capsules" });
     this.lines = h("canvas", { class: "flight-lines", "aria-hidden": "true" });
     this.words = h("p", { class: "note flight-words", "data-testid": "contribution-words" });
-    this.hue = h("input", { type: "checkbox", "data-testid": "phase-hue", onchange: () => this.redraw() });
-    this.hueLabel = h("label", { class: "check", hidden: true }, this.hue, "Colour by phase");
+    this.hue = h("input", { type: "checkbox", "data-testid": "class-hue", onchange: () => this.redraw() });
+    this.hueLabel = h("label", { class: "check", hidden: true }, this.hue, "Colour by class");
     this.stage = h("div", { class: "flight-stage" }, this.picture, this.parents, this.lines);
     this.element = h("div", { class: "flight" }, this.stage, this.words, this.hueLabel);
     this.rows = [];
@@ -43,8 +43,8 @@ export class Flight {
     this.strokes = new Strokes(seen, trace, model.receptive);
     if (this.rows.length !== trace.J || this.model !== model.name) this.build(model);
     this.model = model.name;
-    this.hueLabel.hidden = !contributions.pairs;
-    if (!contributions.pairs) this.hue.checked = false;
+    this.hueLabel.hidden = trace.H * trace.W === 1;
+    if (this.hueLabel.hidden) this.hue.checked = false;
     this.measure();
     this.place();
   }
@@ -131,39 +131,44 @@ export class Flight {
     const where = whole
       ? "Every child of this network sees the whole picture, so the strokes cannot tell them apart."
       : "Bright strokes are where its votes come from; dark ones count against it.";
-    const phases = "The hue is the phase: children in phase with a class have its colour.";
+    const classes = "Ink has the colour of the class to which the children there contribute most, grey where two do.";
     const words = `What the children contribute to “${name}” adds up to ${total.toFixed(2)}; ` +
-      `its ${this.long ? "length" : "presence"} is ${length.toFixed(2)}. ${this.hue.checked ? phases : where}`;
+      `its ${this.long ? "length" : "presence"} is ${length.toFixed(2)}. ${this.hue.checked ? classes : where}`;
     if (this.words.textContent !== words) this.words.textContent = words;
     this.picture.setAttribute("aria-label", `Contributions to ${name} on the picture, ${total.toFixed(2)} in all`);
   }
 
-  /** Ink lit by contributions, in the colour of the class; with phases, in the hue of the children that see it. */
+  /** Ink lit by contributions to a class, in its colour; or in the colours of the classes that it contributes to. */
   paintStrokes(at, parent) {
     const { ink, width, height } = this.strokes;
     const heat = this.strokes.spread(this.contributions.cells(at, parent));
     const own = bytesOf(hueOf(parent, this.trace.J));
-    const phase = this.hue.checked ? this.pixelPhases(at) : null;
+    const winner = this.hue.checked ? this.winners(at) : null;
     const bytes = new Uint8ClampedArray(3 * width * height);
     for (let n = 0; n < ink.length; n += 1) {
       const share = Math.max(-1, Math.min(1, heat[n] / this.hottest));
-      const lit = phase ? 1 : Math.sqrt(Math.max(0, share));
-      const colour = phase ? phase(n) : own;
+      const lit = winner ? 1 : Math.sqrt(Math.max(0, share));
+      const colour = winner ? winner(n) : own;
       const grey = 255 * UNLIT * (share < 0 ? 1 - Math.sqrt(-share) : 1);
       for (let c = 0; c < 3; c += 1) bytes[3 * n + c] = ink[n] * (grey + (colour[c] - grey) * lit);
     }
     paint(this.picture, { width, height, channels: 3, bytes });
   }
 
-  /** The hue of each pixel: the mean phase of the places that see it, grey while they are silent. */
-  pixelPhases(at) {
-    const cells = this.contributions.phases(at);
-    const axis = (n) => this.strokes.spread(cells.filter((_, k) => k % 2 === n));
-    const [x, y, weight] = [axis(0), axis(1), this.strokes.spread(new Float32Array(cells.length / 2).fill(1))];
+  /** The colour of each pixel: that of the class with the largest contribution, paler the closer the second one is. */
+  winners(at) {
+    const { J } = this.trace;
+    const heats = Array.from({ length: J }, (_, j) =>
+      this.strokes.spread(this.contributions.cells(at, j), this.strokes.own));
     return (n) => {
-      const strength = Math.min(1, (3 * Math.hypot(x[n], y[n])) / (weight[n] || 1));
-      const turn = Math.round(72 * (Math.atan2(y[n], x[n]) / (2 * Math.PI) + 1)) / 72; // few colours, each made once
-      return bytesOf(phaseColour(turn % 1, this.trace.J, Math.round(8 * strength) / 8));
+      let [best, first, second] = [0, 0, 0];
+      for (let j = 0; j < J; j += 1) {
+        const value = heats[j][n];
+        if (value > first) [best, first, second] = [j, value, first];
+        else if (value > second) second = value;
+      }
+      const ahead = first ? 1 - second / first : 0;
+      return bytesOf(hueOf(best, J, "dark", Math.round(8 * Math.sqrt(ahead)) / 8)); // few colours, each made once
     };
   }
 

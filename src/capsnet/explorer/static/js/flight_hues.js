@@ -1,14 +1,11 @@
-/** The colours of votes and phases: those of the classes, and what lies between them on the colour circle. */
+/** The colours of votes: those of the classes. */
 
 import { hue } from "./hues.js";
 
-/** The colour of class j of `count`: for the black ground of a picture, or ("light") for a white one. */
-export const hueOf = (j, count, ground = "dark") => phaseColour(j / count, count, 1, ground);
-
-/** The colour of a phase, paler with less `strength`. Class j of `count` has the phase j / count, in turns. */
-export function phaseColour(turn, count, strength = 1, ground = "dark") {
+/** The colour of class j of `count`, paler with less `strength`: for the black ground of a picture, or a "light" one. */
+export function hueOf(j, count, ground = "dark", strength = 1) {
   const [lightness, chroma] = ground === "dark" ? [0.78, 0.14] : [0.55, 0.14];
-  return `oklch(${lightness} ${chroma * strength} ${hue(turn * count, count).toFixed(1)})`;
+  return `oklch(${lightness} ${chroma * strength} ${hue(j, count).toFixed(1)})`;
 }
 
 const known = new Map();

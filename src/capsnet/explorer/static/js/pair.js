@@ -50,9 +50,13 @@ function reasonAgainst({ channels, pairs, image_size: frame }) {
 
 /** What a network was trained on. */
 function expectation(model) {
-  const { multi, decoder, dims } = model;
+  const { multi, decoder, dims, grid } = model;
   const trained = `This network was trained on ${multi ? "overlapping" : "single"} ${thingOf(model)}s${multi ? "" : " only"}.`;
   if (decoder) return trained;
+  if (multi && grid && grid[0] * grid[1] > 1) {
+    return `${trained} It draws nothing, but you can see which ink goes to which ${thingOf(model)}: use this pair as the ` +
+      "input of all panels, and tick “Colour by class” in See the routing.";
+  }
   return `${trained} It has no ${dims ? "decoder, so it cannot draw its capsules" : "capsules that could draw them"}.`;
 }
 

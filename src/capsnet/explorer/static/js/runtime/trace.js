@@ -68,7 +68,7 @@ export function describeTrace(steps, normalised, klass) {
   return {
     iterations: couplings.shape[0], couplings: toBase64(bytes), ...scale, entropy: entropies(steps, normalised),
     lengths: rows(activations), votes: klass === null ? null : describeVotes(steps, votes, klass),
-    ...describeContributions(steps), phases: null, // a routing by synchronisation has them, on a server
+    ...describeContributions(steps),
   };
 }
 
