@@ -8,7 +8,7 @@ import pytest
 
 from capsnet.experiments import phase_routing
 from capsnet.experiments._phase_draw import GREY, child_colours, frame, palette, tiles
-from capsnet.experiments._report import error_measure
+from capsnet.experiments._report import Report, error_measure
 from capsnet.experiments.lab import Lab
 from capsnet.experiments.phase_routing import QUICK, ROUTINGS, USUAL, chosen, config, plan, price, trials, verdict
 from capsnet.models import create_model
@@ -17,9 +17,9 @@ from capsnet.models import create_model
 def test_plan_has_each_routing_on_each_data_set_and_the_trials(tmp_path: Path) -> None:
     lab = Lab("phase-routing", "quick", 2, tmp_path)
     planned = plan(lab)
-    assert len(planned) == 3 * 5 * 2 + QUICK - 1  # a trial is one of the final runs
+    assert len(planned) == 3 * len(ROUTINGS) * 2 + QUICK - 1  # a trial is one of the final runs
     assert {one.routing for one in planned} == {name.partition(",")[0] for name in ROUTINGS}
-    assert {one.routing for one in planned if one.model_options.get("coupling_weight")} == {"kuramoto"}
+    assert {one.routing for one in planned if one.model_options.get("coupling_weight")} == {"dynamic", "kuramoto"}
     assert chosen(lab) == next(iter(trials(lab))), "none is finished"
     assert trials(lab)[chosen(lab)] == USUAL
     tried = [options.keys() & {"iterations", "gain", "beta"} for options in trials(lab).values()]
@@ -107,3 +107,21 @@ def test_tiles_show_each_child_in_its_parents_colour() -> None:
     coloured = np.asarray((picture < 1).any(axis=0))
     assert coloured[:16, :16].all()  # a quarter of the first square of 8 pixels, 4 times as large
     assert coloured.sum() == 16 * 16
+
+
+@pytest.mark.parametrize(
+    ("share", "error", "verdict"),
+    [(0.65, 0.2, "holds"), (0.65, 0.3, "does not hold"), (0.2, 0.1, "does not hold"), (0.5, 0.2, "undecided")],
+)
+def test_claim_needs_the_share_and_no_higher_error(share: float, error: float, verdict: str) -> None:
+    report = Report()
+    for title in phase_routing.AIM:
+        for name, own, wrong in (("dynamic", 0.11, 0.2), ("kuramoto, taught", share, error)):
+            report.measures.append(
+                error_measure(phase_routing.error_name(title, name), [{"value": 1 - wrong, "n": 1000}])
+            )
+            where = phase_routing.share_name(title, name)
+            report.measures.append(phase_routing.curve(where, [shares(own)], "own")[-1])
+    found = phase_routing.claims(report)
+    assert [claim.verdict for claim in found] == 2 * ["does not hold", verdict]
+    assert "65.00 %" in found[1].finding or share != 0.65
