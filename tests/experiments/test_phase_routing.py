@@ -8,9 +8,10 @@ import pytest
 
 from capsnet.experiments import phase_routing
 from capsnet.experiments._phase_draw import GREY, child_colours, frame, palette, tiles
+from capsnet.experiments._phase_words import AIM, ROUTINGS, claims, curve, error_name, price, share_name, verdict
 from capsnet.experiments._report import Report, error_measure
 from capsnet.experiments.lab import Lab
-from capsnet.experiments.phase_routing import QUICK, ROUTINGS, USUAL, chosen, config, plan, price, trials, verdict
+from capsnet.experiments.phase_routing import QUICK, USUAL, chosen, config, plan, trials
 from capsnet.models import create_model
 
 
@@ -115,13 +116,11 @@ def test_tiles_show_each_child_in_its_parents_colour() -> None:
 )
 def test_claim_needs_the_share_and_no_higher_error(share: float, error: float, verdict: str) -> None:
     report = Report()
-    for title in phase_routing.AIM:
+    for title in AIM:
         for name, own, wrong in (("dynamic", 0.11, 0.2), ("kuramoto, taught", share, error)):
-            report.measures.append(
-                error_measure(phase_routing.error_name(title, name), [{"value": 1 - wrong, "n": 1000}])
-            )
-            where = phase_routing.share_name(title, name)
-            report.measures.append(phase_routing.curve(where, [shares(own)], "own")[-1])
-    found = phase_routing.claims(report)
+            report.measures.append(error_measure(error_name(title, name), [{"value": 1 - wrong, "n": 1000}]))
+            where = share_name(title, name)
+            report.measures.append(curve(where, [shares(own)], "own")[-1])
+    found = claims(report)
     assert [claim.verdict for claim in found] == 2 * ["does not hold", verdict]
     assert "65.00 %" in found[1].finding or share != 0.65

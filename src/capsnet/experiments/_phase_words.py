@@ -1,0 +1,127 @@
+"""Tables and sentences of ``phase-routing``, from its numbers."""
+
+from statistics import fmean
+from typing import Any
+
+from capsnet.experiments._claims import Claim, measure_named, past
+from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._routed import DATA, PAIRS
+from capsnet.metrics import compare, difference
+
+TAUGHT = ", taught"
+ROUTINGS = ("uniform", "dynamic", "dynamic, taught", "em", "kuramoto", "kuramoto, taught")
+COMPARED = ("dynamic, taught", "kuramoto", "kuramoto, taught")  # with ``dynamic``, in a sentence each
+AIM = {"MultiMNIST": 60.0, "crowded Shapes": 80.0}  # percent of the children on an object
+
+
+def error_name(title: str, name: str) -> str:
+    return f"{title}, {name}: test error"
+
+
+def share_name(title: str, name: str) -> str:
+    return f"{title}, {name}: share to the own object"
+
+
+def curve(name: str, shares: list[dict[str, Any]], what: str, factor: float = 100.0) -> list[Measure]:
+    """A number of each iteration over the seeds, with its interval, in percent."""
+    result = []
+    for r in range(len(shares[0][what])):
+        values = [factor * one[what][r] for one in shares]
+        mean, reach = fmean(values), factor * fmean(one[f"{what} interval"][r] for one in shares)
+        interval = (mean - reach, mean + reach)
+        result.append(Measure(name, values, "%", interval=interval, n=shares[0]["pictures"]))
+    return result
+
+
+def row(name: str, error: Measure, shares: list[dict[str, Any]]) -> list[str]:
+    """Error, and of the last iteration entropy, share, first choice."""
+    entropy = fmean(one["entropy"][-1] for one in shares)
+    own, first = (curve(name, shares, what)[-1] for what in ("own", "first"))
+    return [name, error.shown(), f"{entropy:.2f}", own.shown(), f"{first.mean:.1f} %"]
+
+
+def describe(report: Report) -> None:
+    """Measures, tables and findings from the raw numbers."""
+    raw = report.raw
+    columns = ["routing", "error", "undecided", "children's share to their object", "children that put it first"]
+    for title in DATA:
+        of = raw[title]
+        errors = {name: error_measure(error_name(title, name), of[name]["test"]) for name in ROUTINGS}
+        report.measures += errors.values()
+        rows = [row(name, errors[name], of[name]["shares"]) for name in ROUTINGS]
+        chance = 100 * of["dynamic"]["shares"][0]["chance"]
+        for name in ROUTINGS:
+            share = curve(share_name(title, name), of[name]["shares"], "own")[-1]
+            report.measures.append(share._replace(note=f"chance {chance:.1f} %"))
+        report.tables.append(Table(f"{title}, test split, last iteration (chance {chance:.1f} %)", columns, rows))
+        report.findings += [verdict(title, errors, of, chance, name) for name in COMPARED]
+    rows, errors = [], tried_errors(raw["trials"])
+    rows = [row(name, errors[name], one["shares"]) for name, one in raw["trials"].items()]
+    title = f"What makes couplings decide? {PAIRS}, validation split, one seed"
+    report.tables.append(Table(title, ["setting of `kuramoto`", *columns[1:]], rows))
+    report.findings.append(price(raw["trials"], errors))
+    for name, one in raw["trials"].items():
+        if beta := one["learnt"].get("beta"):
+            kept = 100 * one["shares"][0]["own"][-1]
+            report.findings.append(
+                f"'{name}': left to the gradient, beta ends at {beta[0]:.2f}, and {kept:.1f} % of the children goes "
+                "to their object. Below 0 a child avoids the parents with which it agrees."
+            )
+
+
+def tried_errors(tried: dict[str, Any]) -> dict[str, Measure]:
+    return {name: error_measure(name, [one["validation"]]) for name, one in tried.items()}
+
+
+def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: float, name: str) -> str:
+    """A routing against dynamic routing on one data set, whichever way it falls."""
+    own = {one: curve(one, of[one]["shares"], "own") for one in ("dynamic", name)}
+    last = {one: path[-1] for one, path in own.items()}
+    share = difference(
+        f"the share of children that goes to their object with `{name}`",
+        last[name],
+        "that with `dynamic`",
+        last["dynamic"],
+    )
+    error = difference("its test error", errors[name], "that of `dynamic`", errors["dynamic"])
+    path = ", ".join(f"{m.mean:.1f}" for m in own[name])
+    words = f"{title}: {share} (chance {chance:.1f} %; over the iterations {path} %); {error}."
+    if title in AIM:
+        reached = last[name].mean >= AIM[title]
+        words += f" The aim of {AIM[title]:.0f} % is {'reached' if reached else 'not reached'}."
+    return words
+
+
+def price(tried: dict[str, Any], errors: dict[str, Measure]) -> str:
+    """Which setting has the largest share at no loss of accuracy, and which has the largest share at all."""
+    reference, *others = errors
+    own = {name: curve(name, one["shares"], "own")[-1] for name, one in tried.items()}
+    free = [name for name in others if compare(errors[name], errors[reference]) <= 0]
+    most = max(others, key=lambda name: own[name].mean)
+    start = f"Of the settings tried on validation pairs, '{most}' has the largest share, {own[most].mean:.1f} %, "
+    start += f"with an error of {errors[most].mean:.1f} % (dynamic routing: {errors[reference].mean:.1f} %). "
+    if not free:
+        return start + "Each of them has a higher error than dynamic routing, beyond the 95 % intervals."
+    best = max(free, key=lambda name: own[name].mean)
+    return f"{start}Of those whose error is not higher beyond the 95 % intervals, '{best}' has the largest: " + (
+        f"{own[best].mean:.1f} %, error {errors[best].mean:.1f} %."
+    )
+
+
+def claims(report: Report) -> list[Claim]:
+    """More than half of what lies on an object goes to its capsule, at an error that is not higher than that of
+    dynamic routing."""
+    text = "Children go to the object on which they lie, without a higher error"
+    found = []
+    for title in AIM:
+        for name, words in {"dynamic": "dynamic routing", "kuramoto, taught": "taught Kuramoto routing"}.items():
+            share = measure_named(report, share_name(title, name))
+            error, plain = (measure_named(report, error_name(title, one)) for one in (name, "dynamic"))
+            finding = f"{share.shown()} of the couplings of children on an object go to its capsule ({share.note})."
+            if name != "dynamic":
+                finding += f" {difference('The error', error, 'that of `dynamic`', plain)}."
+            claim = past(
+                f"{text}: {title}, {words}", "Sabour et al. 2017; this package", [(share, 50.0, True)], finding
+            )
+            found.append(claim._replace(verdict="does not hold") if compare(error, plain) > 0 else claim)
+    return found
