@@ -62,7 +62,8 @@ def config(lab: Lab, net: str, seed: int) -> TrainConfig:
     """The networks of `table1`, and a CapsNet for pictures of two objects (`crowded`)."""
     if net == "CNN":
         return _nets.cnn(lab, "mnist", seed=seed)
-    longer = lab.pick({}, {"limit": 10_000, "epochs": 4, "batch_size": 32, "lr": 1e-3}, {"epochs": 20})
+    quick = {"limit": 10_000, "epochs": 4, "batch_size": 32, "lr": 1e-3}
+    longer: dict[str, Any] = lab.pick({}, quick, {"epochs": 20}, {"epochs": 4})
     spec, changes = (crowded(lab), longer) if net == "crowded" else ("mnist", {})
     return _nets.capsnet(lab, spec, seed=seed, iterations=3, decoder=True, **changes)
 
