@@ -219,15 +219,15 @@ def coupling_loss(
 
     ``presence`` (a_i) is a constant here: it gets no gradient. Without it all children count alike. It matters for
     routings that look at the ratios of agreements only: the gradient of such a coupling grows without bound as the
-    child vanishes, and a_i cancels that. An example without such children has loss 0.
+    child vanishes, and a_i cancels that while others are present. An example without such children has loss 0.
 
     Shapes: ``couplings`` (B, I, J), which sum to 1 over J; ``parents`` (B, I) class numbers, -1 where none is known;
     ``presence`` (B, I), not negative; ``weights`` (B,); result a scalar.
     """
-    shapes = {tuple(x.shape) for x in (parents, presence) if x is not None}
-    if couplings.ndim != 3 or shapes != {tuple(couplings.shape[:2])}:
-        found = ", ".join(map(str, [tuple(couplings.shape), *sorted(shapes)]))
-        raise ValueError(f"expected couplings (B, I, J), parents (B, I) and presence (B, I), got {found}")
+    for name, each in {"parents": parents, "presence": presence}.items():
+        if each is not None and (couplings.ndim != 3 or each.shape != couplings.shape[:2]):
+            found = f"{tuple(couplings.shape)} and {tuple(each.shape)}"
+            raise ValueError(f"expected couplings (B, I, J) and {name} (B, I), got {found}")
     known = (parents >= 0).to(couplings.dtype)
     count = known if presence is None else known * presence.detach().to(couplings.dtype)
     total = count.sum(dim=1, keepdim=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import capsnet
 from capsnet import data
 from capsnet.data import Augment
 from capsnet.experiments import _nets
@@ -152,3 +153,21 @@ def test_bundled_network_was_trained_on_the_data(monkeypatch: pytest.MonkeyPatch
             assert module.bundled_for(TrainConfig(model="baseline-cnn", data=spec)) == f"{name}-cnn"
     with pytest.raises(ValueError, match="no bundled model is like capsnet, and trained and tested on mnist"):
         module.bundled_for(TrainConfig(model="capsnet", data="mnist"))
+
+
+def test_pairs_start_from_the_stem_of_their_plain_network(tmp_path: Path) -> None:
+    far = "multimnist:shift=6,canvas=36"
+    assert _nets.trained_stem("multimnist") == "capsnet-multimnist-cnn"
+    assert _nets.trained_stem(far) == "capsnet-multimnist-6-cnn"
+    for without in ("mnist", "multimnist:shift=3", "shapes:kind=crowded"):  # one object, or no bundled network
+        assert _nets.trained_stem(without) is None
+    day = Lab("toy", "day", 1, tmp_path)
+    networks = [_nets.capsnet(day, far), _nets.cnn(day, far)]
+    assert {one.init for one in networks} == {"capsnet-multimnist-6-cnn"}
+    assert _nets.capsnet(Lab("toy", "quick", 1, tmp_path), far).init is None
+    [words] = _nets.seen([*networks, _nets.capsnet(day, "mnist")])
+    assert "The stems of `capsnet-multimnist-6-cnn` were trained on all 60,000 digits" in words
+    assert _nets.seen([dataclasses.replace(networks[0], init="capsnet-multimnist")]) == [], "not such a stem"
+    for name in {one.init for one in networks}:
+        assert name is not None
+        assert capsnet.load(name).card["trained_on"]["split"] == "train+validation", "as the sentence says"

@@ -28,6 +28,13 @@ def colourful(visit: Visit) -> NDArray:
     return np.ptp(visit.pixels("contributions")[..., :3].astype(int), axis=-1)
 
 
+def hue(visit: Visit) -> NDArray:
+    """The direction of the strokes' mean colour away from grey: equal for equal hues, (3,)."""
+    pixels = visit.pixels("contributions")[..., :3].astype(float).reshape(-1, 3)
+    colour = (pixels - pixels.mean(axis=1, keepdims=True)).sum(axis=0)
+    return colour / np.linalg.norm(colour)
+
+
 def test_contributions_light_the_strokes(visits: Visits) -> None:
     visit = visits().open()
     seen = visit.grey("seen")
@@ -35,7 +42,7 @@ def test_contributions_light_the_strokes(visits: Visits) -> None:
     assert numbers(visit) == pytest.approx([totals(trace)[-1, 7], trace["lengths"][-1][7]], abs=0.011)
     shown = [float(text) for text in visit.texts(".flight-parent .number")]
     assert shown == pytest.approx(trace["lengths"][-1], abs=0.0051)
-    lit = colourful(visit)
+    lit, seven = colourful(visit), hue(visit)
     assert lit[seen == 0].max() == 0  # only strokes are painted
     assert lit.max() > 40
     visit.by("parent-3").scroll_into_view_if_needed()
@@ -58,12 +65,13 @@ def test_contributions_light_the_strokes(visits: Visits) -> None:
     visit.quiet()
     visit.by("class-hue").check()
     expect(visit.by("contribution-words")).to_contain_text("the class to which the children there contribute most")
-    last = colourful(visit)
-    assert last.max() > 40
-    assert last[seen == 0].max() == 0
+    assert colourful(visit).max() > 40
+    assert colourful(visit)[seen == 0].max() == 0
+    assert hue(visit) @ seven > 0.9  # most of a seven contributes to the seven, whichever class is chosen
+    visit.by("class-hue").uncheck()
+    assert hue(visit) @ seven < 0.9  # the chosen class is 3
     assert "route=kuramoto" in visit.link()
     visit.by("routing-route").select_option("")
-    visit.by("class-hue").uncheck()
 
     visit.by("routing-offer").scroll_into_view_if_needed()
     expect(visit.by("routing-offer")).to_contain_text("matrix-mnist")

@@ -87,6 +87,9 @@ def test_of_networks_that_can_do_the_same_the_smallest_is_taken() -> None:
     assert "capsnet-multimnist" in chosen
     assert not {"capsnet-mnist", "efficient-mnist", "capsnet-multimnist-6", "capsnet-multimnist-cnn"} & set(chosen)
     assert "capsnet-affine-cnn" in chosen
+    silent = capsnet.create_model("residual-capsnet", image_size=(36, 36), decoder=False, channels=[4, 4, 16])
+    silent.card = {"data": "multimnist"}
+    assert "silent" not in smallest({"silent": silent} | load_models()), "it cannot draw the digits of a pair"
 
 
 def test_graph_of_a_routing_takes_any_votes(monkeypatch: pytest.MonkeyPatch) -> None:

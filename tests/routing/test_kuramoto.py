@@ -85,6 +85,18 @@ def test_gradients_of_faint_children_are_finite(scale: float) -> None:
     assert votes.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_decides_as_single_does(dtype: torch.dtype) -> None:
+    votes = (0.03 * normal(0, 2, I, J, D)).to(dtype)
+    half, single = (routing.get("kuramoto", iterations=4)(v, trace=True) for v in (votes, votes.float()))
+    assert half.trace is not None
+    assert single.trace is not None
+    assert half.trace.phases is not None
+    assert {half.pose.dtype, half.trace.couplings.dtype, half.trace.phases.children.dtype} == {dtype}
+    assert single.trace.couplings[-1].amax(dim=-1).mean() > 0.4
+    torch.testing.assert_close(half.trace.couplings.float(), single.trace.couplings, atol=5e-3, rtol=0)
+
+
 @pytest.mark.parametrize("parents", [1, 2])
 def test_one_and_two_parents_are_routed(parents: int) -> None:
     votes = normal(0, 3, I, parents, D).requires_grad_()

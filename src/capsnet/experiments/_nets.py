@@ -20,6 +20,7 @@ from capsnet.data import Augment
 from capsnet.experiments.lab import Lab, bundled_for
 from capsnet.inference import pick_device
 from capsnet.training import Objective, TrainConfig, build, choose_precision, first, loss_inputs
+from capsnet.weights import read_metadata, resolve
 
 TINY = {"conv_channels": 16, "primary_types": 4, "decoder_widths": [32, 64]}
 TINY_CNN = {"channels": [8, 16, 16], "widths": [32]}
@@ -67,14 +68,15 @@ def trained_stem(spec: str) -> str | None:
     if data.info(spec).objects == 1:
         return None
     try:
-        return bundled_for(TrainConfig(model="residual-cnn", data=spec))
+        name = bundled_for(TrainConfig(model="residual-cnn", data=spec))
     except ValueError:
         return None
+    return name if read_metadata(resolve(name))["config"]["name"] == "residual-cnn" else None
 
 
 def seen(configs: Sequence[TrainConfig]) -> list[str]:
     """What starting from trained stems means for the numbers."""
-    stems = sorted({config.init for config in configs if config.init})
+    stems = sorted({config.init for config in configs if config.init and config.init == trained_stem(config.data)})
     if not stems:
         return []
     names = " and ".join(f"`{stem}`" for stem in stems)

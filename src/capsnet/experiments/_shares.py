@@ -69,7 +69,7 @@ def on_black(images: Tensor) -> bool:
 
 def coupling_share(couplings: NDArray, presence: NDArray, owner: NDArray, classes: NDArray) -> dict[str, NDArray]:
     """Mean coupling of the children on each object, weighted by presence: to its own class, to the other classes that
-    are present (``others``), to those that are ``absent``. NaN where no child is centred on the object.
+    are present (``others``), to those that are ``absent``. NaN where no child lies on the object.
 
     Shapes: couplings (R, B, I, J), presence and owner (B, I), classes (B, K) -> each (R, B, K)
     """

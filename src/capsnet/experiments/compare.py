@@ -168,7 +168,7 @@ def setting(lab: Lab) -> list[str]:
     else:
         smoke = "A smoke run of the recipe `{}`, to see that it runs: the numbers have no meaning"
         words = (smoke if lab.budget == "smoke" else "The recipe `{}`").format(lab.options["recipe"])
-        sentences = [f"{words}. Trained: {_nets.training(recipe)}."]
+        sentences = [f"{words}. Trained: {_nets.training(recipe)}.", *_nets.seen([recipe])]
     sentences.append(
         f"Time of an epoch: from the median of {STEPS} training steps, for which the routings take turns. Time and "
         "memory are those of the first seed; couplings and other numbers of iterations are means over all seeds."

@@ -17,7 +17,7 @@ weighted by their presences.
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -42,8 +42,8 @@ from capsnet.routing.base import (
 )
 
 NOISE = 100  # rounding errors: a smaller pull on a silent child is none
-FAINT = 0.4  # a child is silent if its agreements sum to less than the smallest number to this power: the derivative
-# of their ratios, 1 / sum^2, would not be finite
+FAINT = 1 / 3  # a child is silent if its agreements sum to less than the smallest number to this power: derivatives of
+# their ratios would not be finite. ``unit`` takes shorter vectors for zero, too.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,9 @@ class Kuramoto(SquashingRouting):
     def route(
         self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
     ) -> Routed:
+        if votes.dtype in (torch.float16, torch.bfloat16):  # too coarse for ratios of small agreements
+            routed = self.route(votes.float(), weights, edges, params, trace)
+            return cast(Routed, _cast(routed, votes.dtype))
         squash = get_squash(self.squash)
         *outer, J, _ = votes.shape  # (B, I), or (B, P, K)
         corners = simplex(J, dtype=votes.dtype).to(votes.device)
@@ -146,6 +149,13 @@ class Kuramoto(SquashingRouting):
         presence = per_edge(weights, edges).to(pull.dtype).unsqueeze(-1)
         total = presence.sum(dim=-2, keepdim=True)
         return (pull * presence).mT @ children / torch.where(total > 0, total, 1)
+
+
+def _cast(values: Any, dtype: torch.dtype) -> Any:
+    """Tensors, also in tuples, in another precision."""
+    if isinstance(values, tuple):
+        return type(values)(*(_cast(one, dtype) for one in values))
+    return values.to(dtype) if isinstance(values, Tensor) and values.is_floating_point() else values
 
 
 def audible(towards: Tensor, size: Tensor | float) -> Tensor:

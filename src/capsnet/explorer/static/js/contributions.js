@@ -57,11 +57,10 @@ export class Strokes {
       for (let c = 0; c < channels; c += 1) this.ink[n] = Math.max(this.ink[n], bytes[n * channels + c] / 255);
     }
     Object.assign(this, { width, height });
-    const patches = (core) => Array.from({ length: H * W }, (_, cell) =>
-      this.patch(span(cell % W, W, width, receptive, core), span(Math.floor(cell / W), H, height, receptive, core)));
-    this.seen = patches(CORE);
-    // the ink around the middle of a patch, which hardly any other place has: to tell the places apart
-    this.own = patches(receptive ? (2 * receptive.size) / receptive.stride : CORE);
+    const patches = (near) => Array.from({ length: H * W }, (_, cell) =>
+      this.patch(near(span(cell % W, W, width, receptive)), near(span(Math.floor(cell / W), H, height, receptive))));
+    this.seen = patches((axis) => axis);
+    this.own = patches((axis) => core(axis, receptive)); // hardly any other place has it: it tells the places apart
   }
 
   /** Inked pixels of a patch with weights that add up to one, so that nothing of a contribution is lost; or none. */
@@ -96,10 +95,17 @@ export class Strokes {
 }
 
 /** The pixels of one axis that the children of a position see, or, if that is not known, those of its share. */
-function span(position, count, size, receptive, core) {
+function span(position, count, size, receptive) {
   const long = receptive?.size ?? size / count;
   const start = receptive ? receptive.start + receptive.stride * position : position * long;
   const [first, last] = [Math.max(0, Math.floor(start)), Math.min(size, Math.ceil(start + long))];
   const whole = count === 1 || !receptive; // one place sees all of the picture alike
-  return { first, last, middle: start + long / 2, spread: whole ? 1e6 : long / core };
+  return { first, last, middle: start + long / 2, spread: whole ? 1e6 : long / CORE };
+}
+
+/** The middle of what a place sees: as far as the next place on each side. */
+function core({ first, last, middle }, receptive) {
+  const reach = receptive?.stride ?? last - first;
+  const [from, to] = [Math.max(first, Math.floor(middle - reach)), Math.min(last, Math.ceil(middle + reach))];
+  return { first: from, last: to, middle, spread: reach / 2 };
 }

@@ -54,8 +54,8 @@ function expectation(model) {
   const trained = `This network was trained on ${multi ? "overlapping" : "single"} ${thingOf(model)}s${multi ? "" : " only"}.`;
   if (decoder) return trained;
   if (multi && grid && grid[0] * grid[1] > 1) {
-    return `${trained} It draws nothing, but you can see which ink goes to which ${thingOf(model)}: use this pair as the ` +
-      "input of all panels, and tick “Colour by class” in See the routing.";
+    return `${trained} It draws nothing, but you can see which ink contributes to which ${thingOf(model)}: use this pair ` +
+      "as the input of all panels, and tick “Colour by class” in See the routing.";
   }
   return `${trained} It has no ${dims ? "decoder, so it cannot draw its capsules" : "capsules that could draw them"}.`;
 }
