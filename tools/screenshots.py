@@ -22,6 +22,7 @@ def main() -> None:
         sketch(page)
         page.screenshot(path=DOCS / "explorer.png", clip={"x": 0, "y": 0, "width": 1440, "height": 800})
         page.locator("#routing").screenshot(path=DOCS / "explorer-routing.png")
+        parse(page, home)
         for number, name in ((1, "scramble"), (5, "pair")):
             page.goto(f"{home}#story={number}")
             page.reload()
@@ -36,6 +37,18 @@ def main() -> None:
         page.evaluate("() => document.getElementById('draw').scrollIntoView()")
         sketch(page)
         page.screenshot(path=DOCS / "explorer-phone.png")
+
+
+def parse(page: Page, home: str) -> None:
+    """A pair of digits whose strokes have the colours of the digits to which they go."""
+    page.goto(f"{home}#m=kuramoto-multimnist")
+    page.reload()
+    settle(page)
+    for label in ("Use this pair as the input of all panels", "Colour by class"):
+        page.get_by_text(label, exact=True).click()
+        settle(page)
+    page.mouse.move(0, 0)
+    page.locator(".flight-stage").screenshot(path=DOCS / "explorer-parse.png")
 
 
 def sketch(page: Page) -> None:
