@@ -12,7 +12,7 @@ import torch
 import capsnet
 from capsnet import create_model, models, routing
 from capsnet.data import Preprocess
-from capsnet.export import TOLERANCE, Format, _int8, export
+from capsnet.export import TOLERANCE, Format, _int8, export, graph
 from capsnet.export import _export as exporting
 from capsnet.export._program import reason
 from capsnet.models import Model, Output, _registry
@@ -367,3 +367,21 @@ def test_reason_is_the_first_cause() -> None:
     error.__cause__ = RuntimeError("the real one\nand more")
     assert reason(error) == "the real one"
     assert reason(KeyError()) == "KeyError"
+
+
+def test_absent_parents_of_em_agree_with_torch() -> None:
+    """The logarithm of their presence, which a rounded sigmoid loses in ONNX."""
+    route = routing.get("em", iterations=3, inverse_temperature=1.0, start_cost=3.0)
+
+    class Presence(torch.nn.Module):
+        def forward(self, votes: torch.Tensor) -> tuple[torch.Tensor]:
+            trace = route(votes, trace=True).trace
+            assert trace is not None
+            return (trace.logits,)
+
+    votes = torch.randn(1, 40, 5, 16, generator=torch.Generator().manual_seed(0))
+    votes *= torch.tensor([0.05, 0.3, 1.0, 3.0, 10.0])[:, None]
+    trace = route(votes, trace=True).trace
+    assert trace is not None
+    assert trace.activations[0].min() < 1e-6, "absent enough"
+    assert graph(Presence(), {"votes": votes}, ["logits"])  # refuses what differs

@@ -198,7 +198,8 @@ class EM(Routing):
         scale = variance.rsqrt()
         away = votes * scale.unsqueeze(-3) - (mean * scale).unsqueeze(-3)
         distance = away.square().sum(dim=-1)  # (B, I, J); multiplied out it would be less exact
-        density = F.logsigmoid(act_logit).unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
+        log_act = -F.softplus(-act_logit, threshold=40)  # ONNX would take the log of a rounded sigmoid
+        density = log_act.unsqueeze(-2) - 0.5 * distance - log_sigma.unsqueeze(-2)
         return act_logit.sigmoid(), density
 
     def full(self, mean_weights: Tensor, total: Tensor, away: Tensor, positions: bool) -> tuple[Tensor, Tensor]:
