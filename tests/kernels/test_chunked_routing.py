@@ -3,6 +3,7 @@
 That values and gradients are those of the votes, for every routing, is checked in tests/routing/suite.py.
 """
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 from capsnet import kernels, routing
 from capsnet.functional import squash
 from capsnet.kernels import chunked_routing, cost, em_routing
+from capsnet.kernels._chunk import Chunk
 from capsnet.kernels.votes import LinearVotes, Votes, form_votes
 from capsnet.layers import DenseCaps
 from capsnet.routing import Edges, Routed, Uniform
@@ -258,3 +260,35 @@ def test_distance_stays_exact_enough_for_long_votes() -> None:
         found, expected = distance(votes, target), distance(tensor, target)
         assert (found >= 0).all()
         assert (found - expected).abs().max() <= 1e-5 * tensor.square().sum(-1).max()
+
+
+@pytest.mark.parametrize("K", [2, 5], ids=["squares", "formed"])  # from products of coordinates, or from the votes
+@pytest.mark.parametrize("backward", [True, False])
+def test_votes_are_freed_after_a_step(K: int, backward: bool) -> None:
+    """Squared lengths that the votes keep must not keep the votes: a training would fill the memory."""
+    layer = DenseCaps(6, 3, K, 4, routing.get("kmeans"))
+    before = _chunks()
+    for _ in range(3):
+        with kernels.using("fast"):
+            pose = layer(torch.randn(2, 6, K, requires_grad=True)).pose
+        if backward:
+            pose.sum().backward()
+        del pose
+    gc.collect()
+    assert _chunks() == before
+
+
+def _chunks() -> int:
+    return sum(type(one) is Chunk for one in gc.get_objects())
+
+
+def test_detached_votes_live_until_the_backward_pass() -> None:
+    layer = DenseCaps(6, 3, 5, 4, routing.get("dynamic", gradient="last"))
+    u = torch.randn(2, 6, 5, requires_grad=True)
+    with kernels.using("fast"):
+        pose = layer(u).pose
+    gc.collect()
+    pose.sum().backward()
+    with kernels.using("plain"):
+        (expected,) = torch.autograd.grad(layer(u).pose.sum(), u)
+    torch.testing.assert_close(u.grad, expected)

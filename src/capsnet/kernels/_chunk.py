@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -90,11 +91,15 @@ class Chunk(Votes):
         self.state, self.most_votes = state, most_votes
         self.anchor = torch.zeros((), device=u.device, requires_grad=True) if recorded else None
         self.constant = not recorded
+        self._detached: Chunk | None = None  # as long as these votes, until the backward pass
 
     def detach(self) -> Chunk:
-        other = copy.copy(self)
-        other.formed, other._square, other.constant = None, None, True
-        return other
+        if self.constant:
+            return self
+        if self._detached is None:
+            self._detached = copy.copy(self)
+            self._detached.formed, self._detached._square, self._detached.constant = None, None, True
+        return self._detached
 
     def _over_children(self, a: Tensor) -> Tensor:
         return self.sum_of(a) if self.anchor is None else cast(Tensor, _Sum.apply(a, self.anchor, self))
@@ -210,51 +215,53 @@ def _product(a: Tensor, b: Tensor, out: Tensor, *, add: bool = False) -> None:
         torch.baddbmm(out, a, b, beta=int(add), out=out)
 
 
+# What follows has weak references to the votes: these keep results of it (``formed``, ``_square``), and a cycle through
+# autograd's graph is never collected. Who calls backward holds them.
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, anchor: Tensor, votes: Chunk) -> Tensor:
         ctx.save_for_backward(a)
-        ctx.votes = votes
+        ctx.votes = weakref.ref(votes)
         return votes.sum_of(a)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (a,), x = ctx.saved_tensors, gradients[0].contiguous()
-        return ctx.votes.accumulate(a, x, dot=ctx.needs_input_grad[0]), None, None
+        return ctx.votes().accumulate(a, x, dot=ctx.needs_input_grad[0]), None, None
 
 
 class _Dot(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, anchor: Tensor, votes: Chunk) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.votes = votes
+        ctx.votes = weakref.ref(votes)
         return votes.dot_of(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x,), a = ctx.saved_tensors, gradients[0].contiguous()
-        return ctx.votes.accumulate(a, x, sum=ctx.needs_input_grad[0]), None, None
+        return ctx.votes().accumulate(a, x, sum=ctx.needs_input_grad[0]), None, None
 
 
 class _Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, votes: Chunk) -> Tensor:
-        ctx.votes = votes
+        ctx.votes = weakref.ref(votes)
         return votes.square_of()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
-        ctx.votes.accumulate_square(gradients[0])
+        ctx.votes().accumulate_square(gradients[0])
         return None, None
 
 
 class _Form(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, votes: Chunk) -> Tensor:
-        ctx.votes = votes
+        ctx.votes = weakref.ref(votes)
         return form_votes(votes.children, votes.weight)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
-        ctx.votes.accumulate_formed(gradients[0])
+        ctx.votes().accumulate_formed(gradients[0])
         return None, None
