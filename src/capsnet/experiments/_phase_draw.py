@@ -127,10 +127,8 @@ def share_panels(path: Path, shares: Curves, entropy: Curves, chance: Mapping[st
         tidy(ax, f"{spec}: iteration", "entropy (1: undecided)" if ax is below[0] else "")
     note = "children on an object, weighted by presence; bands: 95 % interval; dashed: chance"
     heading(above[0], "How much of the children goes to their object?", note)
-    roomy = min(
-        range(len(above)), key=lambda n: max(m.mean for line in list(shares.values())[n].values() for m in line)
-    )
-    above[roomy].legend(fontsize=LABEL, frameon=False, labelcolor=INK, loc="upper left")
+    handles, names = above[0].get_legend_handles_labels()
+    fig.legend(handles, names, fontsize=LABEL, frameon=False, labelcolor=INK, loc="center", ncols=len(names))
     return save(fig, path, plot=True)
 
 
