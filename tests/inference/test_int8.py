@@ -63,7 +63,7 @@ def test_ensemble_is_quantised_member_by_member(digits: torch.Tensor) -> None:
 def test_model_without_deep_convolutions_is_refused() -> None:
     message = "matrix-capsnet-small cannot be quantised: none of its convolutions has 512 weights or more per filter"
     with pytest.raises(ValueError, match=message):
-        to_int8(capsnet.load("matrix-mnist"))
+        to_int8(capsnet.create_model("matrix-capsnet-small"))
 
 
 def test_cpu_without_the_instructions_is_refused(tiny: capsnet.Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,8 @@ from capsnet.serving.images import Bytes, quantise, to_array
 from capsnet.serving.problems import Missing
 from capsnet.serving.wire import Pixels
 
-PAIRS = 100  # the first ones; higher numbers begin again
+PAIRS = 24  # the first ones; higher numbers begin again
 COLUMNS = 24
-TOLD = 8  # hard and misread pictures: each network has its own, and a visitor loads all of them
 
 Write = Callable[[str, bytes], object]
 Row = tuple[int, list[int], int | None]  # index, classes, what it is read as if that is wrong
@@ -54,7 +53,7 @@ def write_examples(entries: Collection[ModelEntry], write: Write) -> dict[str, A
 
 
 def _kinds(entry: ModelEntry) -> dict[str, list[Row]]:
-    """The first page of each class, some hard and misread pictures, and all of these under "any"."""
+    """The first page of each kind, and all of these under "any"."""
     examples, profile = entry.gallery.examples(), entry.profile
     wrong = {item.index: item.seen_as for item in profile.wrong} if profile else {}
 
@@ -62,7 +61,7 @@ def _kinds(entry: ModelEntry) -> dict[str, list[Row]]:
         return [(int(n), examples.labels(n), wrong.get(int(n))) for n in indices]
 
     def first(items: list[Example]) -> list[Row]:
-        return rows([item.index for item in items[:TOLD]])
+        return rows([item.index for item in items[:PAGE]])
 
     kinds = {str(k): rows(np.flatnonzero(examples.classes[:, k])[:PAGE]) for k in range(entry.model.num_classes)}
     kinds |= {"hard": first(profile.hard if profile else []), "wrong": first(profile.wrong if profile else [])}
