@@ -55,7 +55,7 @@ def describe(report: Report) -> None:
             report.measures.append(share._replace(note=f"chance {chance:.1f} %"))
         report.tables.append(Table(f"{title}, test split, last iteration (chance {chance:.1f} %)", columns, rows))
         report.findings += [verdict(title, errors, of, chance, name) for name in COMPARED]
-    rows, errors = [], tried_errors(raw["trials"])
+    errors = tried_errors(raw["trials"])
     rows = [row(name, errors[name], one["shares"]) for name, one in raw["trials"].items()]
     title = f"What makes couplings decide? {PAIRS}, validation split, one seed"
     report.tables.append(Table(title, ["setting of `kuramoto`", *columns[1:]], rows))
