@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import capsnet
 from capsnet.routing import _registry
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -39,6 +40,23 @@ def test_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert session["SMOKE"]
 
 
+@pytest.mark.parametrize("checkout", [True, False])
+def test_phases_of_pixels_are_those_of_the_stored_network_where_it_is(
+    checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    if not checkout:
+        monkeypatch.setattr(capsnet, "__file__", str(tmp_path / "lib" / "capsnet" / "__init__.py"))
+    session: dict[str, Any] = {"Path": Path}
+    _, imports, *_, pixels = cells(NOTEBOOKS[-1], "code")
+    for code in (imports, pixels):
+        exec(code, session)
+    assert session["colours"].shape == (4, 24, 24, 3)
+    assert (sum(session["scores"]) / 4 > 0.8) == checkout
+    assert ("the network is untrained" in capsys.readouterr().out) != checkout
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_valid_and_without_outputs(notebook: Path) -> None:
     nbformat = pytest.importorskip("nbformat", reason="install the extra `dev` anew")
@@ -60,7 +78,7 @@ def test_notebook_begins_with_a_title_and_the_installation(notebook: Path) -> No
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
     """Run the first cell in a folder; returns the commands that it would have started."""
 
-    def run(folder: Path, *, spec: ModuleSpec | None = None, code: int = 0) -> list[list[str]]:
+    def run(folder: Path, *, spec: ModuleSpec | None = None, code: int = 0, source: str = "") -> list[list[str]]:
         commands: list[list[str]] = []
 
         def started(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -70,7 +88,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
         monkeypatch.chdir(folder)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
         monkeypatch.setattr(subprocess, "run", started)
-        exec(INSTALLATION, {})
+        assert 'SOURCE = ""' in INSTALLATION
+        exec(INSTALLATION.replace('SOURCE = ""', f"SOURCE = {source!r}"), {})
         return commands
 
     return run
@@ -85,7 +104,17 @@ def test_first_cell_installs_the_checkout_around_it(install: Callable[..., list[
     assert install(tmp_path / "work" / "capsnet") == checkout
     assert install(tmp_path / "work") == checkout  # where it was cloned
     assert install(tmp_path / "work", spec=ModuleSpec("capsnet", None)) == checkout  # the clone's folder, no package
-    assert install(tmp_path) == [[*pip, "capsnet[all]"]]
+    address = "capsnet[all] @ git+https://example.org/capsnet"
+    assert install(tmp_path / "work", source=address) == checkout
+    assert install(tmp_path, source=address) == [[*pip, address]]
+
+
+def test_first_cell_installs_nothing_by_name_before_a_release(
+    install: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    """A package of that name on PyPI may be somebody else's."""
+    with pytest.raises(RuntimeError, match=r"no checkout of capsnet is around this notebook: .* or set SOURCE"):
+        install(tmp_path)
 
 
 def test_first_cell_does_nothing_where_the_package_is(install: Callable[..., list[list[str]]], tmp_path: Path) -> None:
@@ -94,7 +123,7 @@ def test_first_cell_does_nothing_where_the_package_is(install: Callable[..., lis
 
 def test_first_cell_says_what_to_do_if_pip_fails(install: Callable[..., list[list[str]]], tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"could not install capsnet\[all\]: get the repository and start"):
-        install(tmp_path, code=1)
+        install(tmp_path, code=1, source="capsnet[all]")
 
 
 def test_there_are_six() -> None:

@@ -164,6 +164,19 @@ def test_workflows_run_commands_that_exist() -> None:
                     assert (ROOT / path).exists(), f"{name} names {path}"
 
 
+def test_contributing_names_what_is_not_tested_with_the_oldest_versions() -> None:
+    (run,) = (step["run"] for step in WORKFLOWS["ci"]["jobs"]["versions"]["steps"] if "pytest" in step.get("run", ""))
+    named = re.search(r"It leaves out (.+?)\s+of `tests`", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert named
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert set(re.findall(r"tests/(\w+)", run)) | set(re.findall(r"`(\w+)`", named[1])) == folders
+
+
+def test_slow_tests_run_every_week() -> None:
+    assert WORKFLOWS["slow"][True]["schedule"]  # YAML reads the key `on` as a truth value
+    assert {"make test-slow"} <= {step.get("run") for step in WORKFLOWS["slow"]["jobs"]["slow"]["steps"]}
+
+
 def test_workflows_ask_for_few_rights() -> None:
     for workflow in WORKFLOWS.values():
         assert workflow["permissions"] == {"contents": "read"}

@@ -21,9 +21,9 @@ HEAD = "POST /api/v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/
 HEADER, BODY = 0.4, 0.8  # seconds
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served() -> Iterator[tuple[int, Any]]:
-    """A server with short deadlines: its port and application."""
+    """A server with short deadlines: its port and application. Each test has its own: they read what it logs."""
     patch = pytest.MonkeyPatch()
     patch.setattr(protocol, "HEADER_SECONDS", HEADER)
     patch.setattr(protocol, "BODY_SECONDS", BODY)
