@@ -239,13 +239,21 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: DecoupledConv2d(1, 1, 3, h="round"), "function h of the length"),  # type: ignore[arg-type]
         (lambda: DecoupledConv2d(1, 1, 3, g="sharp"), "function g of the angle"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, n=1), "at least 2 components"),
+        (lambda: KuramotoLayer(0), "channels must be at least 1, got 0"),
         (lambda: KuramotoLayer(2, gamma=0), "gamma must be positive"),
         (lambda: KuramotoLayer(2, steps=0), "steps must be at least 1"),
         (lambda: KuramotoLayer(2, kernel_size=4), "kernel_size must be odd"),
+        (lambda: KuramotoLayer(2, kernel_size=-1), "kernel_size must be odd and at least 1, got -1"),
         (lambda: KuramotoLayer(2, coupling="all"), "coupling must be"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, coupling="attention", symmetric=True), "cannot be symmetric"),
         (lambda: KuramotoLayer(3, n=3, coupling="attention", heads=2), "cannot divide"),
+        (lambda: Readout(2, 2, n=0), "at least 2 components, got n = 0"),
+        (lambda: Readout(2, 2, n=1), "at least 2 components, got n = 1"),
+        (lambda: Readout(2, 0), "outputs must be at least 1, got 0"),
         (lambda: RotatingLinear(2, 2, n=1), "at least 2 components"),
+        (lambda: RotatingConv2d(2, 2, 3, n=-1), "at least 2 components, got n = -1"),
+        (lambda: RotatingConvTranspose2d(2, 2, 3, n=0), "at least 2 components, got n = 0"),
+        (lambda: RotatingConv2d(0, 2, 3), "inputs must be at least 1, got 0"),
         (lambda: add_rotation(torch.rand(1, 1, 2, 2), 1), "at least 2 components"),
         (lambda: magnitude(torch.rand(2, 3)), "even number of channels"),
         (lambda: KuramotoLayer(2, 3)(torch.rand(1, 2, 3, 4, 5), torch.rand(1, 2, 3, 4, 4)), r"got \(1, 2, 3, 4, 4\)"),

@@ -114,6 +114,14 @@ def test_akorn_couples_alike_in_both_directions_on_request() -> None:
         capsnet.create_model("akorn-small", coupling="attention", symmetric=True)
 
 
+def test_akorn_has_as_many_heads_of_attention_as_asked_for() -> None:
+    odd = {"channels": 3, "n": 3, "coupling": "attention", "image_size": (8, 8)}
+    with pytest.raises(ValueError, match="4 heads cannot divide 9 channels: set heads to a divisor of 9"):
+        capsnet.create_model("akorn-small", **odd)
+    model = capsnet.create_model("akorn-small", **odd, heads=3).eval()
+    assert model(model.example_inputs(2)).lengths.shape == (2, 10)
+
+
 def test_akorn_learns_natural_frequencies_on_request() -> None:
     model = build("akorn-small", frequencies=True).train()
     images, labels = torch.rand(4, 1, 28, 28), torch.arange(4)

@@ -110,6 +110,10 @@ def test_hue_is_the_angle() -> None:
     torch.testing.assert_close(phase_colours(x), torch.eye(3, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
+def test_one_oscillator_has_one_colour() -> None:
+    assert phase_colours(torch.tensor([1.0, 0.0])).tolist() == [1, 0, 0]
+
+
 def test_colours_of_a_map_are_its_pixels_darkened_by_weights() -> None:
     x, weights = random_phases(5, 6, 4, seed=0), torch.rand(5, 6)
     colours = phase_colours(x, weights)

@@ -73,12 +73,13 @@ def test_couplings_hardly_depend_on_the_scale_of_small_votes() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e-10, 1e-15, 1e-20, 1e-30, 1e-38, 0.0])
-def test_gradients_of_faint_children_are_finite(scale: float) -> None:
+@pytest.mark.parametrize("normalise", [False, True])
+def test_gradients_of_faint_children_are_finite(scale: float, normalise: bool) -> None:
     """Ratios of their agreements cannot be told from rounding: they are silent, in float32 as in training."""
     votes = normal(0, 2, I, J, D).float()
     votes[:, ::2] *= scale
     votes.requires_grad_()
-    trace = routing.get("kuramoto")(votes, trace=True).trace
+    trace = routing.get("kuramoto", normalise=normalise)(votes, trace=True).trace
     assert trace is not None
     trace.couplings[-1].log().mean().backward()
     assert votes.grad is not None

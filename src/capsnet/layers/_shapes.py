@@ -1,4 +1,4 @@
-"""Inputs of another shape are refused in one sentence."""
+"""Inputs of another shape, and sizes below 1, are refused in one sentence."""
 
 from torch import Tensor
 
@@ -9,3 +9,10 @@ def check_shape(x: Tensor, *sizes: int | str) -> None:
     fits = x.ndim == len(axes) or (x.ndim > len(axes) and axes != sizes)
     if not fits or any(isinstance(size, int) and x.shape[k] != size for k, size in enumerate(axes)):
         raise ValueError(f"expected an input of shape ({', '.join(map(str, sizes))}), got {tuple(x.shape)}")
+
+
+def check_counts(**sizes: int) -> None:
+    """``check_counts(channels=0)`` raises "channels must be at least 1, got 0"."""
+    for what, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{what} must be at least 1, got {value}")

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import full_precision
-from capsnet.layers._shapes import check_shape
+from capsnet.layers._shapes import check_counts, check_shape
 from capsnet.oscillators import magnitude, random_phases, rotate, tangent, unit
+from capsnet.oscillators.checks import check_components
 
 
 class Oscillation(NamedTuple):
@@ -74,18 +75,16 @@ class KuramotoLayer(nn.Module):
     ) -> None:
         super().__init__()
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        if n < 2:
-            raise ValueError(f"oscillators have at least 2 components, got n = {n}")
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}")
+        check_components(n)
+        check_counts(channels=channels, steps=steps)
         if not 0 < gamma < math.inf:
             raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
         if coupling not in ("conv", "attention"):
             raise ValueError(f'coupling must be "conv" or "attention", got {coupling!r}')
         if symmetric and coupling == "attention":
             raise ValueError('attention depends on the phases and cannot be symmetric: set coupling="conv"')
-        if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size must be odd, got {kernel_size}")
+        if kernel_size < 1 or kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd and at least 1, got {kernel_size}")
         self.channels, self.n, self.symmetric = channels, n, symmetric
         self.steps, self.gamma, self.seed = steps, gamma, seed
         self.norm = nn.GroupNorm(channels, channels * n, **options)  # of the stimulus, one group per oscillator
@@ -162,6 +161,8 @@ class Readout(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_components(n)
+        check_counts(channels=channels, outputs=outputs)
         self.n = n
         self.conv = nn.Conv2d(channels * n, outputs * n, 1, bias=False, device=device, dtype=dtype)
         self.bias = nn.Parameter(torch.zeros(outputs, device=device, dtype=dtype))
@@ -183,7 +184,7 @@ class SelfAttention2d(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1 or channels % heads:
-            raise ValueError(f"{heads} heads cannot divide {channels} channels")
+            raise ValueError(f"{heads} heads cannot divide {channels} channels: set heads to a divisor of {channels}")
         self.heads = heads
         self.project = nn.Conv2d(channels, 3 * channels, 1, device=device, dtype=dtype)
         self.join = nn.Conv2d(channels, channels, 1, device=device, dtype=dtype)

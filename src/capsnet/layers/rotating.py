@@ -17,16 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.functional import full_precision
-from capsnet.layers._shapes import check_shape
+from capsnet.layers._shapes import check_counts, check_shape
 from capsnet.oscillators import magnitude, unit
+from capsnet.oscillators.checks import check_components
 
 
 def add_rotation(images: Tensor, n: int) -> Tensor:
     """Images as the first of n components, the others zero: (B, C, H, W) -> (B, n, C, H, W)."""
-    if n < 2:
-        raise ValueError(f"rotating features have at least 2 components, got {n}")
+    check_components(n)
     zeros = images.new_zeros(images.shape[0], n - 1, *images.shape[1:])  # len() would fix the size of an export
     return torch.cat([images.unsqueeze(1), zeros], dim=1)
+
+
+def _check_sizes(n: int, inputs: int, outputs: int, kernel_size: int = 1) -> None:
+    check_components(n)
+    check_counts(inputs=inputs, outputs=outputs, kernel_size=kernel_size)
 
 
 class _Rotating(nn.Module):
@@ -34,8 +39,6 @@ class _Rotating(nn.Module):
 
     def __init__(self, layer: nn.Module, norm: nn.Module, bias: Tensor, inputs: int, fan_in: int) -> None:
         super().__init__()
-        if len(bias) < 2:
-            raise ValueError(f"rotating features have at least 2 components, got n = {len(bias)}")
         self.layer, self.norm, self.inputs = layer, norm, inputs
         self.bias = nn.Parameter(bias)
         nn.init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
@@ -69,6 +72,7 @@ class RotatingConv2d(_Rotating):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        _check_sizes(n, inputs, outputs, kernel_size)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = nn.Conv2d(inputs, outputs, kernel_size, stride, padding, bias=False, **options)
         bias = torch.empty(n, outputs, 1, 1, **options)
@@ -91,6 +95,7 @@ class RotatingConvTranspose2d(_Rotating):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        _check_sizes(n, inputs, outputs, kernel_size)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = nn.ConvTranspose2d(inputs, outputs, kernel_size, stride, padding, output_padding, bias=False, **options)
         bias = torch.empty(n, outputs, 1, 1, **options)
@@ -109,6 +114,7 @@ class RotatingLinear(_Rotating):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        _check_sizes(n, inputs, outputs)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         linear = nn.Linear(inputs, outputs, bias=False, **options)
         super().__init__(linear, nn.LayerNorm(outputs, **options), torch.empty(n, outputs, **options), inputs, inputs)

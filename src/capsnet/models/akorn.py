@@ -23,7 +23,7 @@ class AKOrN(BindingModel):
         n: components of each.
         depth: number of layers.
         steps: T of each layer; gamma: the size of a step.
-        coupling: ``conv`` or ``attention``.
+        coupling: ``conv`` or ``attention``; heads: of the attention, a divisor of ``channels`` times ``n``.
         symmetric: couple each pair alike in both directions, so that small steps never raise the energy; ``conv`` only.
         frequencies: learn natural frequencies: oscillators also rotate by themselves.
         stride: of the stem's convolution, 1 keeps a position per pixel.
@@ -46,6 +46,7 @@ class AKOrN(BindingModel):
         steps: Few = 4,
         gamma: Positive = 1.0,
         coupling: Literal["conv", "attention"] = "conv",
+        heads: Count = 4,
         symmetric: bool = False,
         frequencies: bool = False,
         kernel_size: Count = 5,
@@ -77,7 +78,7 @@ class AKOrN(BindingModel):
         )
         options: dict[str, Any] = {"symmetric": symmetric, "frequencies": frequencies, "steps": steps, "gamma": gamma}
         self.layers = nn.ModuleList(
-            KuramotoLayer(channels, n, coupling, kernel_size, **options, seed=k) for k in range(depth)
+            KuramotoLayer(channels, n, coupling, kernel_size, heads, **options, seed=k) for k in range(depth)
         )
         self.readouts = nn.ModuleList(Readout(channels, size, n) for _ in range(depth))
         self.head = nn.Sequential(

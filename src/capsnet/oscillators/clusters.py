@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from capsnet.oscillators.checks import check_components, check_finite
 from capsnet.oscillators.sphere import unit
 
 
@@ -29,8 +30,11 @@ def phase_clusters(
 
     Shapes: x (N, n), weights (N,) -> labels (N,).
     """
-    if x.ndim != 2 or not 1 <= clusters <= len(x):
+    if clusters < 1:
+        raise ValueError(f"clusters must be at least 1, got {clusters}")
+    if x.ndim != 2 or clusters > len(x):
         raise ValueError(f"expected (N, n) with at least {clusters} oscillators, got {tuple(x.shape)}")
+    check_components(x.shape[1])
     if starts < 1 or iterations < 1:
         raise ValueError(f"starts and iterations must be at least 1, got {starts} and {iterations}")
     x = unit(x.detach().to(torch.float64))
@@ -74,9 +78,8 @@ def _check_weights(x: Tensor, weights: Tensor | None) -> Tensor:
     counts = torch.ones(len(x), dtype=torch.float64) if weights is None else weights.to(torch.float64)
     if counts.shape != (len(x),):
         raise ValueError(f"expected a weight for each of {len(x)} oscillators, got the shape {tuple(counts.shape)}")
-    for what, values in (("oscillators", x), ("weights", counts)):
-        if not values.isfinite().all():
-            raise ValueError(f"{what} must be finite, got {float(values[~values.isfinite()][0])}")
+    check_finite("oscillators", x)
+    check_finite("weights", counts)
     if counts.min() < 0:
         raise ValueError(f"weights must be at least 0, got {float(counts.min()):g}")
     if counts.sum() <= 0:

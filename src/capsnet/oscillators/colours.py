@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from capsnet.oscillators.checks import check_components, check_finite
 from capsnet.oscillators.sphere import unit
 
 
@@ -16,9 +17,13 @@ def phase_colours(x: Tensor, weights: Tensor | None = None) -> Tensor:
 
     Shapes: x (..., n), weights (...) in [0, 1] -> (..., 3).
     """
-    if x.shape[-1] < 2:
-        raise ValueError(f"a phase has at least 2 components, got {x.shape[-1]}")
-    flat = unit(x.detach().to(torch.float64)).flatten(0, -2)  # (N, n)
+    check_components(x.shape[-1])
+    check_finite("oscillators", x)
+    if weights is not None:
+        if weights.shape != x.shape[:-1]:
+            raise ValueError(f"expected weights of shape {tuple(x.shape[:-1])}, as x, got {tuple(weights.shape)}")
+        check_finite("weights", weights)
+    flat = unit(x.detach().to(torch.float64)).reshape(-1, x.shape[-1])  # (N, n)
     if flat.shape[-1] > 2:
         counts = torch.ones(len(flat), dtype=torch.float64) if weights is None else weights.flatten().to(torch.float64)
         centred = (flat - (flat * counts[:, None]).sum(0) / counts.sum().clamp_min(1e-30)) * counts[:, None].sqrt()

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from capsnet.oscillators.checks import check_finite
+
 
 class Distribution(NamedTuple):
     """Natural frequencies, symmetric around 0 with one peak: ``density`` and ``quantile`` as functions of a tensor."""
@@ -113,6 +115,9 @@ def simulate(
     _check_positive("dt", dt)
     if every < 1:
         raise ValueError(f"every must be at least 1, got {every}")
+    for what, values in (("frequencies", frequencies), ("start", start)):
+        if values is not None and not isinstance(values, Tensor):
+            raise ValueError(f"{what} must be a tensor (torch.tensor makes one), got {type(values).__name__}")
     if start is None:
         generator = torch.Generator().manual_seed(seed)
         start = 2 * math.pi * torch.rand(frequencies.shape[-1:], generator=generator, dtype=torch.float64)
@@ -155,8 +160,7 @@ def _arguments(
     omega, theta = frequencies.to(torch.float64), start.to(torch.float64)
     strength = torch.as_tensor(coupling, dtype=torch.float64)
     for what, values in (("frequencies", omega), ("coupling", strength), ("start", theta), ("lag", torch.tensor(lag))):
-        if not values.isfinite().all():
-            raise ValueError(f"{what} must be finite, got {float(values[~values.isfinite()][0])}")
+        check_finite(what, values)
     if omega.ndim < 1 or omega.shape[-1] < 1:
         raise ValueError(f"expected frequencies (..., N) of at least one oscillator, got {tuple(omega.shape)}")
     N = omega.shape[-1]

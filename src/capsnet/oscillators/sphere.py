@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsnet.oscillators.checks import check_components
+
 
 def unit(x: Tensor, dim: int = -1) -> Tensor:
     """Vectors scaled to length 1; zero, with a finite gradient, where they are zero.
@@ -84,6 +86,7 @@ def rotate(x: Tensor, rates: Tensor) -> Tensor:
     Shapes: x (..., n), rates broadcast with it -> (..., n).
     """
     n = x.shape[-1]
+    check_components(n)
     if rates.shape[-1] != n * (n - 1) // 2:
         raise ValueError(f"oscillators with {n} components have {n * (n - 1) // 2} rates, got {rates.shape[-1]}")
     row, column = torch.triu_indices(n, n, 1, device=x.device)
@@ -94,6 +97,7 @@ def rotate(x: Tensor, rates: Tensor) -> Tensor:
 
 def step(x: Tensor, force: Tensor, gamma: float = 1.0, rates: Tensor | None = None) -> Tensor:
     """One step of size ``gamma``: unit(x + gamma (Omega x + tangent_x(force))). Shapes: (..., n) -> (..., n)."""
+    check_components(x.shape[-1])
     if not 0 < gamma < math.inf:
         raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
     velocity = tangent(x, force)
@@ -153,5 +157,6 @@ def random_phases(*shape: int, seed: int, dtype: torch.dtype = torch.float32) ->
 
     Drawn by numpy, so that exporters see a constant.
     """
+    check_components(shape[-1] if shape else 0)
     drawn = np.random.default_rng(seed).standard_normal(shape)
     return torch.from_numpy(drawn / np.sqrt(np.square(drawn).sum(axis=-1, keepdims=True))).to(dtype)

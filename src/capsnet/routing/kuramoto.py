@@ -43,7 +43,7 @@ from capsnet.routing.base import (
 
 NOISE = 100  # rounding errors: a smaller pull on a silent child is none
 FAINT = 1 / 3  # a child is silent if its agreements sum to less than the smallest number to this power: derivatives of
-# their ratios would not be finite. ``unit`` takes shorter vectors for zero, too.
+# their ratios would not be finite. ``unit`` takes shorter vectors for zero, too; shorter votes are not normalised.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,8 @@ class Kuramoto(SquashingRouting):
                 agreement = agree(votes, pose)  # (B, I, J)
                 if self.normalise:
                     square = square_length(votes)
-                    agreement = agreement * torch.where(square > 0, square, 1).rsqrt()
+                    heard = square > torch.finfo(square.dtype).tiny ** (2 * FAINT)
+                    agreement = agreement * torch.where(heard, square, 1).rsqrt()
                 size = _per_child(agreement.abs().sum(dim=-1, keepdim=True), edges)  # (B, I, 1)
                 if iteration == 0:  # only the direction counts, and parents are pulled by none
                     children = unit(audible(_per_child(_towards(agreement, parents), edges), size))
