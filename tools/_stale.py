@@ -1,4 +1,5 @@
-"""Whether a stored report is of today's experiment: it would train the same runs, or use the same bundled weights."""
+"""Whether a stored report is of today's experiment: it would train the same runs with the same settings, or use the
+same bundled weights."""
 
 from typing import Literal
 
@@ -8,22 +9,26 @@ from capsnet.experiments.lab import bundled_for, identity
 
 
 def version_of(report: Report) -> Literal["today", "earlier", "unknown"]:
-    """``unknown``: the report is older than the record of its runs.
+    """``unknown``: the report is older than the record of its runs, or of the settings that its experiment declares.
 
     Runs that depend on files of the user (None) are not compared: their names hold a path of another machine.
     """
     source = report.source
     if source["budget"] == "shipped":
         return "today" if source["bundled"] == bundled_today(source["name"]) else "earlier"
-    if "runs" not in source:
-        return "unknown" if source.get("trained_on") else "today"  # nothing was trained, so there is nothing to record
-    if source["runs"] is None:
-        return "today"
+    experiment, asked = get(source["name"]), (source["budget"], len(source["seeds"]), source.get("options", {}))
     try:
-        today = get(source["name"]).planned_runs(source["budget"], len(source["seeds"]), source["options"])
+        settings = experiment.settings_of(*asked)
+        if source.get("settings", settings) != settings:
+            return "earlier"
+        if ("runs" not in source and source.get("trained_on")) or ("settings" not in source and settings):
+            return "unknown"
+        if source.get("runs") is None:  # or nothing was trained, so there was nothing to record
+            return "today"
+        runs = experiment.planned_runs(*asked)
     except ValueError:  # an option that it no longer has
         return "earlier"
-    return "today" if today in (None, source["runs"]) else "earlier"
+    return "today" if runs in (None, source["runs"]) else "earlier"
 
 
 def bundled_today(name: str) -> dict[str, str]:

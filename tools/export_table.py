@@ -23,8 +23,11 @@ ROUTINGS = ("| routing, in `{}` | ONNX | torch |", "|---|---|---|")
 def build(name: str, **options: Any) -> Model:
     """A registered model with its default sizes; one of texts gets words.
 
-    It routes twice: two iterations have every operator that more have, and the time grows with the operators.
+    It routes twice, and oscillators make two steps: two iterations have every operator that more have, and the time
+    grows with the operators.
     """
+    if "steps" in model_options(name):
+        options = {"steps": 2} | options
     route = routing.get(options.get("routing", model_options(name).get("routing", "uniform")))
     if "iterations" in model_options(name) and "iterations" in route.options():
         options = {"iterations": 2} | options

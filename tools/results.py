@@ -3,8 +3,8 @@
     python -m tools.results [OUT [DOCS]]      (`make results`)
 
 For each experiment the last of its budgets that is finished in OUT is copied to DOCS/results (JSON file and figures),
-and the page is written anew from the files there. An experiment that was not run again keeps its section, which says so
-if the experiment is no longer the same.
+and the page is written anew from the files there. A stored report of an earlier version of its experiment is not shown:
+its section names the command that measures it again.
 """
 
 import argparse
@@ -16,15 +16,12 @@ from capsnet.drawing.document import Document, Table
 from capsnet.experiments import Budget, Report, list_experiments
 from capsnet.experiments import get as get_experiment
 from tools._stale import version_of
-from tools._weights import weights_section
+from tools._weights import weights_claims, weights_section
 
-NOTES = {
-    "today": "",
-    "earlier": "Measured with an earlier version of this experiment or of its networks (capsnet {}): run the command "
-    "below again.",
-    "unknown": "Measured with capsnet {}, which did not record its runs: whether the experiment has changed since is "
-    "not known.",
-}
+EARLIER = "Its numbers are of an earlier version and are not shown. `capsnet reproduce {}` measures them again."
+UNKNOWN = (
+    "Measured with capsnet {}, which did not record its runs: whether the experiment has changed since is not known."
+)
 PREFACE = """# Results
 
 Every table and figure of the literature that `capsnet reproduce` has, as measured with this package: ours beside the
@@ -34,7 +31,8 @@ command, the seeds, the versions, the machine, the wall time and every raw numbe
 Networks are chosen (which epoch to keep, when to stop) on validation digits, and tested once. `±` is the standard
 deviation over seeds; brackets are 95 % intervals that say what the size of the test set leaves open. Most runs below
 have the *quick* budget: small networks, minutes of training on two CPU cores. They show whether an effect exists, not
-how large it can be; *shipped* are those of the bundled networks. Each section says what differs.
+how large it can be; *shipped* are those of the bundled networks, and *day* strong networks on a residual stem, trained
+for hours in all. Each section says what differs.
 """
 
 
@@ -75,26 +73,29 @@ def render(docs: Path) -> str:
     """The page, from the files in DOCS/results alone."""
     files = {name: docs / "results" / f"{name}.json" for name in list_experiments()}
     reports = {name: Report.read(file, Path("results") / name) for name, file in files.items() if file.is_file()}
+    versions = {name: version_of(report) for name, report in reports.items()}
     weights = weights_section(docs / "results" / "runs")
-    contents = ["- [Bundled weights](#weights)"] if weights else []
-    contents += [f"- [{r.source['title']}](#{name}) ({budget_of(r)})" for name, r in reports.items()]
+    contents, sections = ["- [Bundled weights](#weights)"] if weights else [], [weights] if weights else []
+    for name, report in reports.items():
+        title, version = report.source["title"], versions[name]
+        if version == "earlier":
+            contents.append(f"- [{title}](#{name}) (not shown)")
+            sections.append(Document(name, [f"**{title}**", EARLIER.format(name)]).to_markdown(2))
+        else:
+            contents.append(f"- [{title}](#{name}) ({report.source['budget']})")
+            note = UNKNOWN.format(report.source["environment"]["capsnet"]) if version == "unknown" else ""
+            sections.append(report.to_markdown(level=2, note=note))
     if missing := [name for name in files if name not in reports]:
         contents.append(f"- not run yet: {', '.join(missing)}")
-    sections = [weights] if weights else []
-    for report in reports.values():
-        note = NOTES[version_of(report)].format(report.source["environment"]["capsnet"])
-        sections.append(report.to_markdown(level=2, note=note))
-    return "\n".join([PREFACE, claims_table(reports), *contents, "", *sections])
-
-
-def budget_of(report: Report) -> str:
-    return report.source["budget"] + (", earlier version" if version_of(report) == "earlier" else "")
+    shown = {name: report for name, report in reports.items() if versions[name] != "earlier"}
+    return "\n".join([PREFACE, claims_table(shown), *contents, "", *sections])
 
 
 def claims_table(reports: dict[str, Report]) -> str:
-    """One row for each claim that the reports decide."""
-    rows = [
-        [c.text, c.source, c.verdict, c.finding, f"[{name}](#{name}), {budget_of(report)}"]
+    """One row for each claim that the bundled weights and the reports decide."""
+    rows = [[c.text, c.source, c.verdict, c.finding, "[weights](#weights), shipped"] for c in weights_claims()]
+    rows += [
+        [c.text, c.source, c.verdict, c.finding, f"[{name}](#{name}), {report.source['budget']}"]
         for name, report in reports.items()
         for c in get_experiment(name).claims(report)
     ]

@@ -1,12 +1,14 @@
 """`capsnet reproduce`: lists, runs, asks before long runs."""
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
 
 from capsnet import cli, experiments
 from capsnet.cli._experiments import Experiment, confirm
+from capsnet.experiments import lab
 from tests.cli.commands import output, refused
 
 
@@ -24,6 +26,18 @@ def test_reproduce_runs_and_says_where_the_page_is(tmp_path: Path, capsys: pytes
     assert "unknown option of table1 'data'" in refused(capsys, "reproduce", "table1", "--data", "lungs")
     assert "unknown data set 'lungs'" in refused(capsys, "reproduce", "small-data", "--data", "lungs")
     assert "unknown set of pictures 'lungs'" in refused(capsys, "reproduce", "binding", "--data", "lungs")
+
+
+def test_reproduce_asks_for_matplotlib_before_it_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
+    monkeypatch.setattr(lab, "train", None)  # calling it would fail
+    told = refused(capsys, "reproduce", "table1", "--budget", "smoke", "--out", str(tmp_path))
+    assert "the figures of table1 need matplotlib: pip install 'capsnet[train]'" in told
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_long_run_does_not_start_if_nobody_can_confirm(

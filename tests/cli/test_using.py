@@ -10,7 +10,7 @@ from PIL import Image
 
 import capsnet
 from capsnet import cli, kernels, weights
-from capsnet.cli._using import DEFAULT_MODEL
+from capsnet.cli._using import DEFAULT_MODEL, measure_parts, parts_lines
 from capsnet.training import TrainConfig
 from tests.cli.commands import output, refused
 
@@ -41,6 +41,38 @@ def test_evaluate_gives_the_run_s_own_numbers(
 def test_evaluate_prints_half_credit(capsys: pytest.CaptureFixture[str]) -> None:
     text = output(capsys, "evaluate", "capsnet-multimnist", "--data", "multimnist:pairs=40")
     assert re.search(r"\nhalf credit  [\d.]+% \(.*, n = [\d,]+\)\n", text)
+
+
+def test_evaluate_measures_where_parts_go(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "kuramoto-multimnist", "--data", "multimnist:pairs=40", "--parts", "40"]
+    shares = json.loads(output(capsys, *arguments, "--json"))["couplings"]
+    assert shares["pictures"] == 40
+    assert shares["own"][-1] > 0.6 > shares["own"][0] == pytest.approx(shares["chance"])
+    text = output(capsys, *arguments)
+    assert (
+        f"\nparts  {shares['own'][-1]:.2%} of the coupling of children on an object goes to its capsule (95 %" in text
+    )
+
+
+def test_parts_of_a_network_with_phases_are_pixels() -> None:
+    stored = Path(__file__).parents[2] / "docs" / "networks" / "rotating-two-outlines.safetensors"
+    parts = measure_parts(capsnet.load(stored), "outlines:size=24", "test", 20)
+    assert parts["binding"]["pictures"] == 20
+    assert (score := parts["binding"]["fg_ari"]["value"]) > 0.8
+    assert parts_lines(parts)[0].startswith(f"parts  FG-ARI of pixels by phase: {score:.3f} (95 %: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "words"),
+    [
+        ("capsnet-multimnist-cnn", "5", "--parts needs a network whose children or pixels lie in the picture"),
+        ("kuramoto-multimnist", "-5", "--parts is a number of pictures, at least 1, got -5"),
+    ],
+)
+def test_parts_that_cannot_be_measured_are_refused(
+    model: str, count: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in refused(capsys, "evaluate", model, "--data", "multimnist:pairs=4", "--parts", count)
 
 
 def test_predict_uses_the_bundled_model_by_default(digit: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,3 +164,25 @@ def test_evaluate_and_predict_share_the_conversion(tiny: capsnet.Model) -> None:
     named = Columns(FEATURES, img=columns.columns["image"], label=labels.tolist())
     with pytest.raises(ValueError, match="the model knows the classes 0, 1, 2, the data have a, b, c"):
         capsnet.evaluate(tiny, named)
+
+
+def test_a_real_hugging_face_data_set_is_read(tiny: capsnet.Model) -> None:
+    """``Columns`` above stands for it where the package is not installed."""
+    datasets = pytest.importorskip("datasets", reason="Hugging Face's datasets is not in the extra `dev`")
+    images = np.random.default_rng(1).integers(0, 256, (5, 20, 22), dtype=np.uint8)
+    labels = [0, 1, 2, 0, 1]
+    features = datasets.Features(img=datasets.Image(), label=datasets.ClassLabel(names=["0", "1", "2"]))
+    columns = {"img": [Image.fromarray(image) for image in images], "label": labels}
+    source = datasets.Dataset.from_dict(columns, features=features)
+    adapted = data.adapt(source)
+    assert adapted.class_names == ("0", "1", "2")
+    assert adapted.batch(range(5)).targets.tolist() == labels
+    assert torch.equal(adapted.batch(range(5)).images, torch.from_numpy(images)[:, None] / 255)
+    expected = capsnet.evaluate(tiny, (images, labels)).lengths
+    np.testing.assert_allclose(capsnet.evaluate(tiny, source).lengths, expected, atol=1e-5)
+    undecoded = source.cast_column("img", datasets.Image(decode=False))
+    for pictures in (source, source.remove_columns("label"), undecoded):
+        answers = capsnet.predict(pictures, tiny)
+        np.testing.assert_allclose([list(answer.lengths.values()) for answer in answers], expected, atol=1e-5)
+    with pytest.raises(ValueError, match="is streamed, without a length"):
+        data.adapt(source.to_iterable_dataset())

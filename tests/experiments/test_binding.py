@@ -7,10 +7,12 @@ import pytest
 import torch
 
 import capsnet
-from capsnet.experiments import _binding, reproduce
-from capsnet.experiments._binding import Grouping, Scenes
+from capsnet.experiments import reproduce
+from capsnet.experiments._binding import CONTROLS
 from capsnet.experiments._binding_draw import owner_colours, phase_picture
 from capsnet.experiments.binding import Result
+from capsnet.inference import binding as grouped
+from capsnet.inference.binding import Grouping, Scenes
 from capsnet.metrics import mean_interval
 from capsnet.models import BindingModel
 
@@ -29,13 +31,13 @@ def bars() -> Scenes:
 
 
 def test_true_grouping_scores_one(bars: Scenes) -> None:
-    scores = _binding.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink))
+    scores = grouped.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink))
     assert scores == ([1.0, 1.0],) * 4
 
 
 def test_wrong_background_costs_only_the_scores_with_background(bars: Scenes) -> None:
     nothing_dark = Grouping(bars.owners.clamp_min(1), torch.zeros_like(bars.ink))
-    scores = _binding.score(bars, nothing_dark)
+    scores = grouped.score(bars, nothing_dark)
     assert scores.fg_ari == [1.0, 1.0]
     assert max(scores.ari) < 0.7
     assert min(scores.overlap) < 1
@@ -44,21 +46,21 @@ def test_wrong_background_costs_only_the_scores_with_background(bars: Scenes) ->
 def test_phases_of_the_objects_are_found(bars: Scenes) -> None:
     angle = torch.where(bars.owners == 1, 0.3, 2.0) + 0.1 * torch.rand(bars.owners.shape)
     phases = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1)  # (B, 1, 2, H, W)
-    assert _binding.score(bars, _binding.by_phase(phases, bars)).fg_ari == [1.0, 1.0]
+    assert grouped.score(bars, grouped.by_phase(phases, bars)).fg_ari == [1.0, 1.0]
 
 
 def test_background_is_found_where_vectors_are_faint(bars: Scenes) -> None:
     angle = torch.where(bars.owners == 1, 0.3, 2.0)
     phases = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1)
-    found = _binding.find_groups(phases, bars.images, bars)
+    found = grouped.find_groups(phases, bars.images, bars)
     assert found[bars.owners == -1].tolist() == [0]  # an overlap is not grouped
-    assert _binding.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink, found)).found == [1.0, 1.0]
-    without = _binding.find_groups(phases, None, bars)[0]
+    assert grouped.score(bars, Grouping(bars.owners.clamp_min(1), ~bars.ink, found)).found == [1.0, 1.0]
+    without = grouped.find_groups(phases, None, bars)[0]
     assert without[0, 0] == without[1, 6] != without[1, 1]  # background has the phase of the second object
 
 
 def test_controls_group_what_they_can(bars: Scenes) -> None:
-    position, component, lattice = (_binding.score(bars, group(bars)).fg_ari for group in _binding.CONTROLS.values())
+    position, component, lattice = (grouped.score(bars, group(bars)).fg_ari for group in CONTROLS.values())
     assert position[0] == 1.0
     assert position[1] < 0.5  # the bars of a cross have the same middle
     assert component == [1.0, 0.0]
@@ -69,8 +71,8 @@ def test_stored_network_binds_two_outlines() -> None:
     """On validation pictures, which it was not trained on; it is 0.53 MB, in float16."""
     model = capsnet.load(STORED)
     assert isinstance(model, BindingModel)
-    scenes = _binding.load_scenes("outlines:size=24", "validation", 40)
-    scores = _binding.score(scenes, _binding.by_network(model, scenes)[1])
+    scenes = grouped.load_scenes("outlines:size=24", "validation", 40)
+    scores = grouped.score(scenes, grouped.by_network(model, scenes)[1])
     assert np.mean(scores.fg_ari) > 0.9
     assert np.mean(scores.found) > 0.85
     assert STORED.stat().st_size < 600_000
@@ -78,7 +80,7 @@ def test_stored_network_binds_two_outlines() -> None:
 
 def test_interval_is_over_pictures() -> None:
     others = [1.0, 1.0], [1.0, 1.0], [0.5, 0.5]
-    runs = [_binding.Scores([0.0, 1.0], *others), _binding.Scores([0.5, 1.0], *others)]
+    runs = [grouped.Scores([0.0, 1.0], *others), grouped.Scores([0.5, 1.0], *others)]
     measure = Result(runs).measure("x")
     assert measure.values == [0.5, 0.75]
     assert measure.n == 2
@@ -88,7 +90,7 @@ def test_interval_is_over_pictures() -> None:
 
 def test_data_without_sources_are_refused() -> None:
     with pytest.raises(ValueError, match="choose data with several objects"):
-        _binding.load_scenes("mnist", "test", 2)
+        grouped.load_scenes("mnist", "test", 2)
 
 
 def test_colours_of_owners_and_phases(bars: Scenes) -> None:

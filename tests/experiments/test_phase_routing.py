@@ -8,17 +8,27 @@ import pytest
 
 from capsnet.experiments import phase_routing
 from capsnet.experiments._phase_draw import GREY, child_colours, frame, palette, tiles
-from capsnet.experiments._phase_words import AIM, ROUTINGS, claims, curve, error_name, price, share_name, verdict
+from capsnet.experiments._phase_words import (
+    AIM,
+    REFERENCE,
+    ROUTINGS,
+    claims,
+    curve,
+    error_name,
+    price,
+    share_name,
+    verdict,
+)
 from capsnet.experiments._report import Report, error_measure
 from capsnet.experiments.lab import Lab
-from capsnet.experiments.phase_routing import QUICK, USUAL, chosen, config, plan, trials
+from capsnet.experiments.phase_routing import TRIALS, USUAL, candidates, chosen, config, plan, trials
 from capsnet.models import create_model
 
 
 def test_plan_has_each_routing_on_each_data_set_and_the_trials(tmp_path: Path) -> None:
     lab = Lab("phase-routing", "quick", 2, tmp_path)
     planned = plan(lab)
-    assert len(planned) == 3 * len(ROUTINGS) * 2 + QUICK - 1  # a trial is one of the final runs
+    assert len(planned) == 3 * len(ROUTINGS) * 2 + len(TRIALS) - 1  # a trial is one of the final runs
     assert {one.routing for one in planned} == {name.partition(",")[0] for name in ROUTINGS}
     assert {one.routing for one in planned if one.model_options.get("coupling_weight")} == {"dynamic", "kuramoto"}
     assert chosen(lab) == next(iter(trials(lab))), "none is finished"
@@ -32,26 +42,28 @@ def test_plan_has_each_routing_on_each_data_set_and_the_trials(tmp_path: Path) -
     assert config(lab, "MNIST", "em", 0).model_options["squash"] == "unit"
 
 
-def test_lowest_validation_error_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_largest_share_at_no_higher_error_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab("phase-routing", "quick", 1, tmp_path)
-    assert trials(lab)["beta learnt, from 0"]["learn_beta"], "tried, but not chosen"
-    scores = {"beta grows to 4": 0.5, "beta grows to 2": 0.6, "beta learnt, from 0": 0.9}
-    runs = {
-        config(lab, "MultiMNIST", "kuramoto", 0, trials(lab)[name]).to_json(): score for name, score in scores.items()
-    }
-    folders = {lab.where(config(lab, "MultiMNIST", "kuramoto", 0, trials(lab)[name])) for name in scores}
+    runs = candidates(lab)
+    assert trials(lab)["beta learnt, from 0"]["learn_beta"], "tried"
+    assert "beta learnt, from 0" not in runs, "no candidate"
+    names = {one.to_json(): name for name, one in runs.items()}
+    tried = dict.fromkeys(runs, facts(0.19, 0.2)) | {REFERENCE: facts(0.2, 0.9), "gain 0.5": facts(0.21, 0.3)}
+    tried["beta grows to 8"] = facts(0.3, 0.7)
+    finished = dict.fromkeys(map(lab.where, runs.values()), True)
 
-    class Finished:
+    class Stored:
         def __init__(self, folder: Path) -> None:
-            self.finished = folder in folders
+            self.finished = finished[folder]
 
-    class Trained:
-        def __init__(self, score: float) -> None:
-            self.validation = score
-
-    monkeypatch.setattr(phase_routing, "Run", Finished)
-    monkeypatch.setattr(lab, "train", lambda one: Trained(runs[one.to_json()]))
-    assert chosen(lab) == "beta grows to 2"
+    monkeypatch.setattr(phase_routing, "Run", Stored)
+    monkeypatch.setattr(lab, "train", lambda one: names[one.to_json()])
+    monkeypatch.setattr(phase_routing, "trial_facts", lambda lab, name: tried[name])
+    assert chosen(lab) == "gain 0.5"
+    tried |= {name: facts(0.3, 0.2) for name in runs if name not in (REFERENCE, "beta grows to 8")}
+    assert chosen(lab) == "beta grows to 8", "all have a higher error"
+    finished[lab.where(runs["2 iterations"])] = False
+    assert chosen(lab) == next(iter(trials(lab))), "not all are finished"
 
 
 def shares(own: float, reach: float = 0.01) -> dict[str, Any]:
@@ -117,11 +129,11 @@ def test_tiles_show_each_child_in_its_parents_colour() -> None:
 def test_claim_needs_the_share_and_no_higher_error(lead: float, error: float, verdict: str) -> None:
     report = Report()
     for title, aim in AIM.items():
-        for name in ("dynamic", "dynamic, taught", "kuramoto", "kuramoto, taught"):
+        for name in ("dynamic", "dynamic, taught", "em", "kuramoto", "kuramoto, taught"):
             own, wrong = (aim / 100 + lead, error) if name == "kuramoto, taught" else (0.11, 0.2)
             report.measures.append(error_measure(error_name(title, name), [{"value": 1 - wrong, "n": 1000}]))
             report.measures.append(curve(share_name(title, name), [shares(own)], "own")[-1])
     found = claims(report)
-    assert [claim.verdict for claim in found] == 2 * [*3 * ["does not hold"], verdict]
-    assert found[3].text.startswith("60 % of the children on an object go to its capsule, at no higher error")
-    assert found[3].text.endswith("MultiMNIST, Kuramoto routing, taught")
+    assert [claim.verdict for claim in found] == 2 * [*4 * ["does not hold"], verdict]
+    assert found[4].text.startswith("60 % of the children on an object go to its capsule, at no higher error")
+    assert found[4].text.endswith("MultiMNIST, Kuramoto routing, taught")

@@ -56,6 +56,21 @@ def test_interval_that_touches_counts_as_overlapping() -> None:
     assert compare(a, b) == compare(b, a) == 0
 
 
+def test_seeds_that_spread_are_no_difference() -> None:
+    steady, wild, high = (
+        [{"value": 1 - v / 100, "n": 2000} for v in row] for row in ((16, 17, 18), (12, 25, 39), (30, 31, 32))
+    )
+    a, b, c = (error_measure("", row) for row in (steady, wild, high))
+    assert [compare(a, b), compare(a, c), compare(c, a)] == [0, -1, 1]
+    assert difference("A", a, "B", b).endswith("no difference that 2,000 examples and 3 seeds can show")
+    assert difference("A", a, "C", c).endswith("95 % intervals apart")
+    level = Measure("", [20.0])
+    assert [compare(m, level) for m in (a, b, c)] == [-1, 0, 1]
+    assert compare(b, level._replace(values=[10.0])) == 0, "beyond the interval of the examples only"
+    assert compare(b, level._replace(interval=(9.0, 11.0))) == 1, "one seed cannot say how much it varies"
+    assert compare(a._replace(values=[17.0] * 3), c._replace(values=[31.0] * 3)) == -1
+
+
 @pytest.fixture
 def report(tmp_path: Path) -> Report:
     path = tmp_path / "figures" / "a.png"

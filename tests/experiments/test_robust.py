@@ -132,13 +132,3 @@ def test_real_twin_has_real_numbers_and_as_many_parameters() -> None:
     assert twin.num_parameters() == pytest.approx(complex_.num_parameters(), rel=0.01)
     assert not any("imaginary" in name for name, _ in twin.named_parameters())
     assert twin(torch.rand(2, 1, 28, 28)).lengths.shape == (2, 10)
-
-
-def test_seeds_that_spread_are_no_difference() -> None:
-    steady, wild, high = (
-        [{"value": 1 - v / 100, "n": 2000} for v in row] for row in ((16, 17, 18), (12, 25, 39), (30, 31, 32))
-    )
-    a, b, c = (error_measure("", row) for row in (steady, wild, high))
-    assert _robust.apart(a, b) == 0
-    assert _robust.apart(a, c) == -1
-    assert _robust.apart(c, a) == 1

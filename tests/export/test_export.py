@@ -57,7 +57,7 @@ def test_tables_have_a_row_for_everything_registered(guide: list[str]) -> None:
 
 
 # Converting takes long, so ``make test`` has some, and ``make test-slow`` all of them.
-QUICK = {"capsnet capsnet-small", "residual-capsnet", "text-capsnet", "dynamic"}
+QUICK = {"capsnet capsnet-small", "residual-capsnet", "text-capsnet", "akorn-small", "rotating-small", "dynamic"}
 
 
 def slow_unless_quick(names: list[str]) -> list[Any]:

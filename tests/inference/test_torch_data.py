@@ -1,5 +1,6 @@
 """``evaluate`` and ``predict`` on what PyTorch users have: torch data sets, loaders, tensors and arrays."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,34 @@ def test_predict_takes_an_array_of_many_pictures(tiny: capsnet.Model) -> None:
     colours = np.random.default_rng(0).integers(0, 255, (3, 40, 44, 3), dtype=np.uint8)
     one_by_one = capsnet.predict(list(colours), tiny)
     assert [a.lengths for a in capsnet.predict(colours, tiny)] == [a.lengths for a in one_by_one]
+
+
+class Damaged(Pairs):
+    """Opens its files itself; the third is damaged."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 2:
+            raise OSError("image file is truncated")
+        return super().__getitem__(index)
+
+
+def test_predict_names_the_index_of_a_picture_that_it_cannot_read(tiny: capsnet.Model, tmp_path: Path) -> None:
+    tiny.preprocessing = {"style": "digit", "height": 20, "width": 22}
+    page = np.full((40, 44), 255, np.uint8)
+    page[10:30, 20:24] = 0
+    drawn, blank = Image.fromarray(page), Image.new("L", (44, 40), 255)
+    drawn.save(tmp_path / "1.png")
+    drawn.save(tmp_path / "2.png")
+    message = r"^pictures\[2\]: the image: no digit was found"
+    for pictures in ([drawn, drawn, blank], Pairs([drawn, drawn, blank], [0, 1, 2]), [tmp_path, drawn, blank]):
+        with pytest.raises(ValueError, match=message):
+            capsnet.predict(pictures, tiny)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^pictures\[1\]: the array: no digit was found"):
+        capsnet.predict(np.stack([page, np.full_like(page, 255)])[..., None], tiny)
+    with pytest.raises(ValueError, match=r"^pictures\[2\]: image file is truncated"):
+        capsnet.predict(Damaged([drawn] * 4, [0] * 4), tiny)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^the image: no digit was found"):  # there is only one
+        capsnet.predict(blank, tiny)
 
 
 def test_results_print_as_sentences(tiny: capsnet.Model) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -37,15 +37,19 @@ class Evaluate:
     device: Device = "auto"
     int8: bool = False
     """Compute deep convolutions with 8-bit numbers: faster on a CPU, most for one image; answers change slightly."""
+    parts: int = 0
+    """Also measure, on this many pictures, whether parts go to the object on which they lie: by the couplings of
+    children, or by the phases of pixels in a network that has some."""
     json: bool = False
     """Print all numbers as JSON."""
 
     def run(self, arguments: Sequence[str]) -> None:
         model = load(self.model, self.device, self.int8)
         spec = self.data or model.card.get("data", "mnist")
+        parts = measure_parts(model, spec, self.split, self.parts) if self.parts else {}
         result = capsnet.evaluate(model, spec, split=self.split, batch_size=self.batch_size, progress=True)
         if self.json:
-            return say(json.dumps({"data": spec, "split": self.split} | result.metrics))
+            return say(json.dumps({"data": spec, "split": self.split} | result.metrics | parts))
         say(f"{self.model} on the {self.split} split of {spec}\n")
         say(f"{'class':>12}  precision   recall      AUC  examples")
         for row in result.metrics["per_class"]:
@@ -54,7 +58,48 @@ class Evaluate:
         say(f"\naccuracy  {result.accuracy}")
         if result.half_credit is not None:
             say(f"half credit  {result.half_credit}")
+        for line in parts_lines(parts):
+            say(line)
         return None
+
+
+def measure_parts(model: "capsnet.Model", spec: str, split: str, count: int) -> dict[str, Any]:
+    """Whether parts go to the object on which they lie: ``couplings`` of children, ``binding`` of pixels by phase."""
+    from capsnet.inference import binding_scores, check_fit, coupling_shares
+    from capsnet.models import BindingModel
+
+    if count < 1:
+        raise ValueError(f"--parts is a number of pictures, at least 1, got {count}")
+    dataset = capsnet.data.load(spec, split)
+    check_fit(model, dataset)
+    if isinstance(model, BindingModel):
+        found = {"binding": binding_scores(model, dataset, count)}
+    else:
+        found = {"couplings": coupling_shares(model, dataset, count)}
+    if None in found.values():
+        raise ValueError(
+            "--parts needs a network whose children or pixels lie in the picture, and data that has each object "
+            f"alone: not {model.config['name']} with {dataset.name}"
+        )
+    return found
+
+
+def parts_lines(parts: dict[str, Any]) -> list[str]:
+    """The numbers of ``measure_parts`` in words."""
+    lines = []
+    if shares := parts.get("couplings"):
+        own, reach, first = shares["own"][-1], shares["own interval"][-1], shares["first"][-1]
+        lines = [
+            f"parts  {own:.2%} of the coupling of children on an object goes to its capsule "
+            f"(95 %: {own - reach:.2%} to {own + reach:.2%}, chance {shares['chance']:.1%})",
+            f"parts  {first:.2%} of these children put it first ({shares['pictures']:,} pictures)",
+        ]
+    if binding := parts.get("binding"):
+        names = {"fg_ari": "FG-ARI of pixels by phase", "found": "the same where the background must be found"}
+        for key, words in names.items():
+            low, high = binding[key]["interval"]
+            lines.append(f"parts  {words}: {binding[key]['value']:.3f} (95 %: {low:.3f} to {high:.3f})")
+    return lines
 
 
 def load(name: str, device: str, int8: bool) -> "capsnet.Model":

@@ -25,12 +25,19 @@ BLUE, ORANGE, VERMILLION = "#0072B2", "#E69F00", "#D55E00"  # Okabe & Ito 2008: 
 TITLE, BODY, SMALL = 12, 9, 8  # points
 
 
+def require_matplotlib(what: str = "figures") -> None:
+    """Raise one sentence if nothing can be drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ValueError(f"{what} need matplotlib: pip install 'capsnet[train]'") from None
+
+
 def figure(width: float, height: float) -> "Figure":
     """An empty white page of width x height inches, known to no global list of figures."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("figures need matplotlib: pip install 'capsnet[train]'") from None
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 

@@ -1,129 +1,16 @@
-"""Groupings of pixels, by phase and by the controls, and how well they agree with the objects of a picture."""
+"""Controls of ``binding``: groupings of pixels by methods that learn nothing."""
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from capsnet import data, metrics, oscillators
-from capsnet.data.generated.outlines import BACKGROUND, INK, OVERLAP
-from capsnet.experiments.lab import device_of
-from capsnet.inference import evaluating
-from capsnet.models import BindingModel
+from capsnet import oscillators
+from capsnet.inference.binding import Grouping, Scenes, by_phase, centres_of, distances
 
-STARTS = 5  # of every k-means
-FAINT = 0.1  # vectors that are not longer have no phase, where background is to be found: as published
 LATTICE = {"n": 4, "steps": 60, "gamma": 0.5}  # of the control without any learning
-
-
-class Scenes(NamedTuple):
-    """Pictures, the owner of each of their pixels (see ``data.owners``), and how many objects each has."""
-
-    images: Tensor  # (B, 1, H, W)
-    owners: Tensor  # (B, H, W)
-    objects: int
-
-    @property
-    def ink(self) -> Tensor:
-        """Which pixels are to be grouped: (B, H, W)."""
-        return self.images[:, 0] >= INK
-
-
-class Grouping(NamedTuple):
-    """Groups 1..K of all pixels, and which pixels count as background; both (B, H, W).
-
-    ``found`` are groups of a method that is not told which pixels are inked, so that background is one of K + 1 groups;
-    None where that makes no difference.
-    """
-
-    labels: Tensor
-    dark: Tensor
-    found: Tensor | None = None
-
-
-class Scores(NamedTuple):
-    """A value per picture: the adjusted Rand index of objects, of objects with background to be found and with the
-    background as an object, and the mean best overlap."""
-
-    fg_ari: list[float]
-    found: list[float]
-    ari: list[float]
-    overlap: list[float]
-
-
-def load_scenes(spec: str, split: str, count: int) -> Scenes:
-    batch = data.load(spec, split).batch(range(count))
-    if batch.sources is None:
-        raise ValueError(f"{spec} does not say what its pictures are made of: choose data with several objects")
-    alone = batch.sources.images
-    return Scenes(batch.images, data.owners(alone), alone.shape[1])
-
-
-def score(scenes: Scenes, grouping: Grouping) -> Scores:
-    """Compare a grouping with the truth; pixels of several objects are left out everywhere.
-
-    The foreground index compares the groups of the objects' pixels, and so does the second one, for ``found``. For the
-    other two, what the method takes for background is one more group.
-    """
-    rows = []
-    all_found = grouping.labels if grouping.found is None else grouping.found
-    for owner, label, dark, found in zip(scenes.owners, grouping.labels, grouping.dark, all_found, strict=True):
-        known = owner != OVERLAP
-        truth, whole = owner[known], torch.where(dark, BACKGROUND, label)[known]
-        rows.append(
-            (
-                metrics.adjusted_rand_index(truth, label[known], background=BACKGROUND),
-                metrics.adjusted_rand_index(truth, found[known], background=BACKGROUND),
-                metrics.adjusted_rand_index(truth, whole),
-                metrics.mean_best_overlap(truth, whole, background=BACKGROUND),
-            )
-        )
-    return Scores(*(list(column) for column in zip(*rows, strict=True)))
-
-
-def by_phase(phases: Tensor, scenes: Scenes, picture: Tensor | None = None) -> Grouping:
-    """Group the inked pixels of each picture by phase, (B, C, n, H, W), into as many groups as there are objects.
-
-    Background is what the network draws dark; without its ``picture``, what is dark in the input.
-    """
-    vectors = phases.flatten(1, 2).movedim(1, -1)  # (B, H, W, C n)
-    labels = [_clusters(v, ink, scenes.objects) for v, ink in zip(vectors, scenes.ink, strict=True)]
-    drawn = scenes.images if picture is None else picture
-    return Grouping(torch.stack(labels), drawn[:, 0] < INK)
-
-
-def _clusters(vectors: Tensor, ink: Tensor, count: int) -> Tensor:
-    found = oscillators.phase_clusters(vectors.flatten(0, 1), count, weights=ink.flatten().float(), starts=STARTS)
-    return found.labels.reshape(ink.shape) + 1
-
-
-def find_groups(phases: Tensor, lengths: Tensor | None, scenes: Scenes) -> Tensor:
-    """Groups of all pixels as in the papers: background is a group to be found, overlaps are not grouped (B, H, W).
-
-    k-means of the vectors with one group more than there are objects; faint vectors are 0. Löwe et al. (2306.00600):
-    ``magnitude_mask_threshold`` and ``mask_overlap`` of their code. Miyato et al. have no faint vectors.
-    """
-    if lengths is not None:
-        phases = phases * (lengths > FAINT).unsqueeze(2)
-    vectors = phases.flatten(1, 2).movedim(1, -1).double().numpy()  # (B, H, W, C n)
-    labels = torch.zeros_like(scenes.owners)
-    for label, vector, owner in zip(labels, vectors, scenes.owners, strict=True):
-        known = owner != OVERLAP
-        label[known] = torch.from_numpy(_nearest(vector[known.numpy()], scenes.objects + 1)) + 1
-    return labels
-
-
-def by_network(model: BindingModel, scenes: Scenes, size: int = 50) -> tuple[Tensor, Grouping]:
-    """The phases of a network's pixels (B, C, n, H, W), and the grouping by them."""
-    with evaluating(model):
-        seen = [model.bind(images.to(device_of(model))) for images in scenes.images.split(size)]
-    phases = torch.cat([one.phases.cpu() for one in seen])
-    drawn = [one.picture.cpu() for one in seen if one.picture is not None]
-    lengths = [one.lengths.cpu() for one in seen if one.lengths is not None]
-    grouping = by_phase(phases, scenes, torch.cat(drawn) if drawn else None)
-    return phases, grouping._replace(found=find_groups(phases, torch.cat(lengths) if lengths else None, scenes))
 
 
 def by_position(scenes: Scenes) -> Grouping:
@@ -132,44 +19,9 @@ def by_position(scenes: Scenes) -> Grouping:
     places = np.argwhere(np.ones((H, W))).astype(float)  # (H W, 2)
     labels = []
     for ink in scenes.ink.flatten(1).numpy():
-        centres = _centres(places[ink], scenes.objects)
-        labels.append(_distances(places, centres).argmin(axis=1).reshape(H, W) + 1)
+        centres = centres_of(places[ink], scenes.objects)
+        labels.append(distances(places, centres).argmin(axis=1).reshape(H, W) + 1)
     return Grouping(torch.from_numpy(np.stack(labels)), ~scenes.ink)
-
-
-def _nearest(points: np.ndarray, count: int) -> np.ndarray:
-    """The groups 0..count - 1 that k-means finds. (N, n) -> (N,)"""
-    return _distances(points, _centres(points, count)).argmin(axis=1)
-
-
-def _centres(points: np.ndarray, count: int) -> np.ndarray:
-    """The centres of the best of some starts of k-means. (N, n) -> (count, n)"""
-    fits = [_means(points, count, np.random.default_rng(k)) for k in range(STARTS)]
-    return min(fits, key=lambda centres: _distances(points, centres).min(axis=1).sum())
-
-
-def _distances(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Squared distances. (N, n), (count, n) -> (N, count)"""
-    square = np.square(points).sum(axis=1)[:, None] - 2 * points @ centres.T + np.square(centres).sum(axis=1)
-    return square.clip(min=0)
-
-
-def _means(points: np.ndarray, count: int, rng: np.random.Generator, iterations: int = 30) -> np.ndarray:
-    """The centres that k-means finds from points at random, each far from those before (k-means++)."""
-    centres = points[rng.integers(len(points))][None]
-    while len(centres) < count:
-        chance = _distances(points, centres).min(axis=1)
-        total = chance.sum()
-        pick = rng.choice(len(points), p=chance / total if total > 0 else None)
-        centres = np.concatenate([centres, points[pick][None]])
-    for _ in range(iterations):
-        labels = _distances(points, centres).argmin(axis=1)
-        mine = [points[labels == k] for k in range(count)]
-        moved = np.stack([own.mean(axis=0) if len(own) else old for own, old in zip(mine, centres, strict=True)])
-        if np.array_equal(moved, centres):
-            break
-        centres = moved
-    return centres
 
 
 def by_component(scenes: Scenes) -> Grouping:

@@ -11,7 +11,7 @@ from capsnet import oscillators
 from capsnet.data.generated.outlines import BACKGROUND, OVERLAP
 from capsnet.drawing.pictures import Cell, Row, picture_rows
 from capsnet.drawing.plots import COLOURS, intervals
-from capsnet.experiments._binding import Scenes, by_network
+from capsnet.inference.binding import Scenes, by_network
 from capsnet.metrics import Measure
 from capsnet.models import BindingModel
 

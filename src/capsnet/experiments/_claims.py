@@ -25,7 +25,12 @@ Claims = Callable[[Report], list[Claim]]
 def lower(text: str, source: str, report: Report, ours: str, theirs: str) -> Claim:
     """The measure named ``ours`` is lower than the one named ``theirs``: decided where their intervals are apart."""
     a, b = measure_named(report, ours), measure_named(report, theirs)
-    words = difference(f"the error of *{ours}*", a, f"that of *{theirs}*", b)
+    return below(text, source, f"the error of *{ours}*", a, f"that of *{theirs}*", b)
+
+
+def below(text: str, source: str, ours: str, a: Measure, theirs: str, b: Measure) -> Claim:
+    """``a``, called ``ours`` in the sentence, is lower than ``b``: decided where their intervals are apart."""
+    words = difference(ours, a, theirs, b)
     return Claim(text, source, BY_ORDER[compare(a, b)], f"{words[:1].upper()}{words[1:]}.")
 
 

@@ -10,9 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from capsnet import data, models, routing
-from capsnet.experiments import _shares
 from capsnet.experiments.lab import Lab, Trained, device_of
-from capsnet.inference import evaluate, evaluating
+from capsnet.inference import coupling_shares, evaluate, evaluating
 from capsnet.training import Run, TrainConfig
 
 TEST_ITERATIONS = (1, 2, 3, 5)
@@ -25,7 +24,7 @@ def as_trained(config: TrainConfig, trained: Trained) -> TrainConfig:
 
 
 def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
-    """What is measured of each network on validation pictures, after training; for shares see ``_shares``."""
+    """What is measured of each network on validation pictures, after training."""
     model = trained.model
     validation = data.load(config.data, "validation")
     validation = validation.subset(range(min(len(validation), lab.pick(200, 2000, 10_000))))
@@ -35,7 +34,7 @@ def measure(lab: Lab, trained: Trained, config: TrainConfig) -> dict[str, Any]:
     if trace is not None and model.class_routing is not None:
         normalised = model.class_routing.normalised
         entropy = float(routing.undecided(trace.couplings[-1:], trace.logits[-1:], normalised).mean())
-    shares = _shares.measure(model, data.load(config.data, "validation"), lab.pick(40, 500, 2_000))
+    shares = coupling_shares(model, data.load(config.data, "validation"), lab.pick(40, 500, 2_000))
     return {"entropy": entropy, "test iterations": other_iterations(trained, validation), "shares": shares or {}}
 
 

@@ -15,9 +15,9 @@ from capsnet.data.warping import warp_images
 from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import COLOURS
 from capsnet.drawing.style import INK, MUTED
-from capsnet.experiments._shares import averaged, coupling_share, half_width, objects, traced
 from capsnet.experiments.lab import device_of
 from capsnet.inference import evaluating
+from capsnet.inference.coupling import averaged, coupling_share, half_width, objects, traced
 from capsnet.models import Model, child_centres, child_owners
 
 STRENGTHS = tuple(10.0**k for k in range(-6, 2))  # of the ridge, in units of the features' mean variance

@@ -14,6 +14,8 @@ from capsnet.models import PathNet
 POPULATION, BATCHES, BATCH, LR = 20, 50, 16, 0.05
 LAYERS, MODULES, ACTIVE = 3, 10, 3
 NOISE = 0.5  # share of the pixels that become black or white
+SETTINGS = {"population": POPULATION, "batches": BATCHES, "batch": BATCH, "lr": LR, "noise": NOISE}
+SETTINGS |= {"layers": LAYERS, "modules": MODULES, "active": ACTIVE}
 
 
 class Task(NamedTuple):

@@ -13,7 +13,7 @@ from capsnet.drawing.pictures import Cell, Row, picture_rows
 from capsnet.drawing.plots import COLOURS, LABEL, Line, draw_line, panels, tidy
 from capsnet.drawing.style import INK, MUTED, heading, save
 from capsnet.experiments._report import Measure
-from capsnet.experiments._shares import objects, traced
+from capsnet.inference.coupling import objects, traced
 from capsnet.models import Model, child_centres
 
 ZOOM = 4  # pixels of a drawn picture per pixel of the input

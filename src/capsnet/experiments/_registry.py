@@ -1,5 +1,6 @@
 """The experiments that ``reproduce`` knows, by name: each declares its title, its trainings and its budgets."""
 
+import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -29,6 +30,7 @@ class Experiment:
     title: str
     run: Callable[[Lab], Report]
     plan: Callable[[Lab], list[TrainConfig]]
+    settings: Callable[[Lab], dict[str, Any]]
     budgets: tuple[Budget, ...]
     options: tuple[str, ...]
     verb: str
@@ -45,6 +47,10 @@ class Experiment:
                 return None
             return sorted({lab.where(config).name for config in planned})
 
+    def settings_of(self, budget: Budget, seeds: int, options: dict[str, Any]) -> dict[str, Any]:
+        """The settings that a report records, as they are read back from its JSON file."""
+        return json.loads(json.dumps(self.settings(Lab(self.name, budget, seeds, "unused", options=options))))
+
 
 _REGISTRY: dict[str, Experiment] = {}
 
@@ -54,6 +60,7 @@ def register(
     title: str,
     *,
     plan: Callable[[Lab], list[TrainConfig]] = lambda lab: [],
+    settings: Callable[[Lab], dict[str, Any]] = lambda lab: {},
     budgets: tuple[Budget, ...] = TRAINED,
     options: tuple[str, ...] = (),
     verb: str = "",
@@ -65,6 +72,8 @@ def register(
         name: what ``capsnet reproduce`` calls it.
         title: one line for people.
         plan: which training runs it needs, as a function of the lab.
+        settings: what else decides its numbers, as plain values: of an experiment that trains without ``lab.train``.
+            A report of other settings is of an earlier version.
         budgets: which budgets it supports, weakest first: docs/RESULTS.md shows the last one that is finished.
         options: the names of the options it takes besides those of ``reproduce``.
         verb: the verb of the command line that takes these options, if there is one.
@@ -79,7 +88,7 @@ def register(
         if known is not None and known.run.__module__ != run.__module__:
             raise ValueError(f"there is an experiment {name!r} already, from {known.run.__module__}")
         about = run.__doc__ or sys.modules[run.__module__].__doc__ or ""
-        _REGISTRY[name] = Experiment(name, title, run, plan, budgets, options, verb, about.strip(), claims)
+        _REGISTRY[name] = Experiment(name, title, run, plan, settings, budgets, options, verb, about.strip(), claims)
         return run
 
     return add

@@ -39,8 +39,8 @@ class Report:
     """What is not as in the paper: budget, size, data."""
     raw: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
-    """Where it comes from: name, title, about, budget, seeds, options, command, planned runs, seconds, environment. Set
-    by ``reproduce``."""
+    """Where it comes from: name, title, about, budget, seeds, options, command, planned runs, settings, seconds,
+    environment. Set by ``reproduce``."""
 
     def draw(self, path: Path, caption: str) -> None:
         """Add a figure that has been drawn."""

@@ -12,6 +12,7 @@ import torch
 
 from capsnet._files import write_atomically
 from capsnet._names import check_name
+from capsnet.drawing import style
 from capsnet.experiments import _estimate, _registry
 from capsnet.experiments._registry import Experiment
 from capsnet.experiments.lab import Budget, Lab
@@ -55,6 +56,7 @@ def reproduce(
     """
     experiment = _registry.get(name)
     check(experiment, budget, seeds, options)
+    style.require_matplotlib(f"the figures of {name}")  # not after hours of training
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     planned = experiment.plan(lab)  # wrong options show here, before anything is written
     long = budget in ("day", "paper") or (budget != "smoke" and options.get("recipe") is not None)
@@ -78,6 +80,7 @@ def reproduce(
         "bundled": lab.bundled,
         "options": options,
         "runs": experiment.planned_runs(budget, len(lab.seeds), options),
+        "settings": experiment.settings_of(budget, len(lab.seeds), options),
     }
     write_atomically(lab.folder / f"{name}.html", report.to_html())
     write_atomically(

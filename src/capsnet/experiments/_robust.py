@@ -182,7 +182,7 @@ def findings(errors: Errors, sizes: Mapping[str, int], what: str) -> list[str]:
     first, *others = errors
     sentences = [size_sentence(sizes)]
     best = min(errors, key=lambda name: errors[name]["clean"].mean)
-    if best != first and apart(errors[best]["clean"], errors[first]["clean"]) == 0:
+    if best != first and compare(errors[best]["clean"], errors[first]["clean"]) == 0:
         low, reference = (errors[name]["clean"].mean for name in (best, first))
         sentences.append(
             f"Of all {what} {best} has the lowest error on clean images, {low:.2f} % against {reference:.2f} % of "
@@ -206,9 +206,9 @@ def beside(errors: Errors, key: str) -> str:
     reference = errors[first][key]
     words = []
     for order, verb in ((-1, "lower"), (1, "higher")):
-        if there := [name for name in others if apart(errors[name][key], reference) == order]:
+        if there := [name for name in others if compare(errors[name][key], reference) == order]:
             words.append(f"{verb} for {listed(there, errors, key)}")
-    if level := [errors[name][key].mean for name in others if not apart(errors[name][key], reference)]:
+    if level := [errors[name][key].mean for name in others if not compare(errors[name][key], reference)]:
         span = f"{min(level):.1f} to {max(level):.1f} %"
         words.append(f"not different beyond chance for {len(level)} of {len(others)} ({span})")
     return f"the error of {first} is {reference.mean:.1f} %; it is {', '.join(words)}"
@@ -223,26 +223,9 @@ def listed(names: Sequence[str], errors: Errors, *keys: str) -> str:
     return ", ".join(f"{name} ({numbers(name)})" for name in names)
 
 
-def apart(a: Measure, b: Measure) -> int:
-    """-1 where ``a`` is lower than ``b``, 1 where it is higher, 0 where chance may explain it.
-
-    Two chances: of the test images (Wilson's intervals must not overlap) and, with several seeds, of the seeds (Welch's
-    95 % interval of the difference must not contain 0).
-    """
-    order = compare(a, b)
-    if not order or a.spread is None or b.spread is None:
-        return order
-    if a.spread == b.spread == 0:
-        return order
-    from scipy.stats import ttest_ind
-
-    low, high = ttest_ind(a.values, b.values, equal_var=False).confidence_interval(0.95)
-    return order if low > 0 or high < 0 else 0
-
-
 def masks(errors: Mapping[str, Measure]) -> bool:
     """Another network's gradients do more harm than its own."""
-    return apart(errors["PGD"], errors["transfer"]) < 0
+    return compare(errors["PGD"], errors["transfer"]) < 0
 
 
 def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
@@ -250,7 +233,7 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
     first = next(iter(errors))
     reference = errors[first]
     numbers = ", ".join(f"{key} {reference[key].mean:.1f} %" for key in ATTACKS)
-    orders = [apart(errors[name]["PGD"], reference["PGD"]) for name in others]
+    orders = [compare(errors[name]["PGD"], reference["PGD"]) for name in others]
     gap = max(errors, key=lambda name: errors[name]["PGD"].mean - errors[name]["one step"].mean)
     sentences = [
         f"Attacked, the error of {first} is: {numbers}. Under PGD it is higher for {orders.count(1)} and lower for "
@@ -273,16 +256,16 @@ def attack_sentences(errors: Errors, others: Sequence[str]) -> list[str]:
     shallow = [
         name
         for name in rest
-        if apart(errors[name]["one step"], reference["one step"]) < 0
-        and apart(errors[name]["PGD"], reference["PGD"]) >= 0
+        if compare(errors[name]["one step"], reference["one step"]) < 0
+        and compare(errors[name]["PGD"], reference["PGD"]) >= 0
     ]
     if shallow:
         sentences.append(
             f"Lower error than {first} after one step but not under PGD, so one step is not enough to judge: "
             f"{listed(shallow, errors, 'one step', 'PGD')}."
         )
-    gained = [name for name in rest if apart(errors[name]["PGD"], reference["PGD"]) < 0]
-    firm = [name for name in gained if apart(errors[name]["transfer"], reference["transfer"]) <= 0]
+    gained = [name for name in rest if compare(errors[name]["PGD"], reference["PGD"]) < 0]
+    firm = [name for name in gained if compare(errors[name]["transfer"], reference["transfer"]) <= 0]
     if firm:
         sentences.append(
             f"Lower error than {first} under PGD, which transferred images do not contradict; more robust at this "

@@ -17,6 +17,7 @@ from typing import Any
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
 from capsnet.experiments import _nets, _routed
+from capsnet.experiments._claims import Claim, lower
 from capsnet.experiments._compared import TEST_ITERATIONS, as_trained, averaged, measure, memory
 from capsnet.experiments._estimate import seconds_per_epoch
 from capsnet.experiments._registry import STRONG, register
@@ -80,6 +81,18 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return [config(lab, title, name, seed) for title in sets(lab) for name in contenders(lab) for seed in lab.seeds]
 
 
+def claims(report: Report) -> list[Claim]:
+    """Routing by agreement against none, where both took part."""
+    names = {measure.name for measure in report.measures}
+    found = []
+    for title in SEVERAL:
+        ours, control = f"{title}, dynamic", f"{title}, uniform"
+        if {ours, control} <= names:
+            text = f"Routing by agreement beats no routing: {title}"
+            found.append(lower(text, "Sabour et al. 2017", report, ours, control))
+    return found
+
+
 @register(
     "compare",
     "Routings side by side: error, time, memory, couplings, and other numbers of iterations at test time",
@@ -87,6 +100,7 @@ def plan(lab: Lab) -> list[TrainConfig]:
     budgets=STRONG,
     options=("routings", "recipe"),
     verb="compare",
+    claims=claims,
 )
 def run(lab: Lab) -> Report:
     report = Report(differs=["Not in one paper: each compares itself with tables of others.", *setting(lab)])

@@ -24,7 +24,7 @@ from capsnet.drawing.pictures import Cell, Row, Words, picture_rows
 from capsnet.drawing.plots import LABEL, Line, draw_line, intervals, lines, panels, tidy
 from capsnet.drawing.style import INK, VERMILLION, heading, save
 from capsnet.experiments import _equivariance, _nets
-from capsnet.experiments._claims import Claim, measure_named, past
+from capsnet.experiments._claims import Claim, below, higher, measure_named, past
 from capsnet.experiments._equivariance import MOVEMENTS
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table
@@ -75,7 +75,17 @@ def plan(lab: Lab) -> list[TrainConfig]:
 def claims(report: Report) -> list[Claim]:
     own = measure_named(report, f"coupling of children on an object to {TARGETS['own']}")
     finding = f"{own.shown()} of the coupling of children on an object goes to its capsule ({own.note})."
-    return [past("Children go to the object they belong to", "Sabour et al. 2017", [(own, 50.0, True)], finding)]
+    length = [measure_named(report, change_name("length", net)) for net in NETS]
+    turned = [change_name("angle", net) for net in NETS]
+    stays = "the change of the capsule's length", length[0], "that of the norm of a CNN's layer", length[1]
+    paper = "Sabour et al. 2017"
+    return [
+        below("When a digit moves, a capsule's length stays more than the norm of a CNN's layer", paper, *stays),
+        higher(
+            "When a digit moves, a capsule's direction turns more than a CNN's", paper, report, turned[0], turned[1:]
+        ),
+        past("Children go to the object they belong to", paper, [(own, 50.0, True)], finding),
+    ]
 
 
 TITLE = "Equivariance: does length stay and direction move? Which part goes to which whole?"
@@ -174,11 +184,14 @@ def moved(raw: dict[str, Any], net: str, what: str) -> Measure:
     """The mean change at the two largest steps of all movements, with its interval over the test digits."""
     runs, factor = raw[net]["measured"], 100 if what == "length" else 1
     mean, reach = (factor * fmean(run["largest"][what][key] for run in runs) for key in ("mean", "interval"))
-    values, name = (
-        [factor * run["largest"][what]["mean"] for run in runs],
-        f"change of {what} at the largest steps, {net}",
+    values = [factor * run["largest"][what]["mean"] for run in runs]
+    return Measure(
+        change_name(what, net), values, UNITS[what], interval=(mean - reach, mean + reach), n=runs[0]["digits"]
     )
-    return Measure(name, values, UNITS[what], interval=(mean - reach, mean + reach), n=runs[0]["digits"])
+
+
+def change_name(what: str, net: str) -> str:
+    return f"change of {what} at the largest steps, {net}"
 
 
 def largest(raw: dict[str, Any], net: str, movement: str, what: str) -> float:

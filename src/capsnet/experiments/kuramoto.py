@@ -155,6 +155,7 @@ def draw(lab: Lab, report: Report, curves: list[dict[str, Any]], split: tuple[Te
         label = f"{curve['name']} frequencies, K_c = {curve['critical coupling']:.2f}"
         ax.plot(curve["ratio"], curve["order"], marker, color=colour, markersize=7, label=label)
     ax.axvline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    text(ax, 0.97, 0.95, "critical coupling K_c", 10, MUTED, ha="right", va="top")
     ax.set_ylim(0, 1)
     tidy(ax, "coupling K / K_c", "order r")
     ax.legend(fontsize=10, frameon=False, labelcolor=INK, loc="lower right")

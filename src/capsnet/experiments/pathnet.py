@@ -30,6 +30,7 @@ from capsnet.experiments._pathnet import (
     LAYERS,
     LR,
     MODULES,
+    SETTINGS,
     Evolved,
     Task,
     accuracy,
@@ -139,20 +140,31 @@ def whole_pair() -> tuple[Task, Task] | None:
         return None
 
 
-@register("pathnet", "PathNet: forgetting and transfer between pairs of tasks, noisy binary MNIST and Fashion-MNIST")
+def pairs(lab: Lab) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    return PAIRS[: lab.pick(1, len(PAIRS), len(PAIRS))]
+
+
+def settings(lab: Lab) -> dict[str, Any]:
+    """What decides the numbers: its networks are not trained by ``lab.train``, which would record it."""
+    return SETTINGS | {"pairs": pairs(lab), "goals": [goal._asdict() for goal in goals(lab)]}
+
+
+TITLE = "PathNet: forgetting and transfer between pairs of tasks, noisy binary MNIST and Fashion-MNIST"
+
+
+@register("pathnet", TITLE, settings=settings)
 def run(lab: Lab) -> Report:
     binary, whole = goals(lab)
     results = []
-    for number in range(lab.pick(1, len(PAIRS), len(PAIRS))):
-        a, b = PAIRS[number]
-        inputs = {"tasks": [a, b], "goal": binary._asdict(), "number": number}
+    for number, (a, b) in enumerate(pairs(lab)):
+        inputs = {"tasks": [a, b], "goal": binary._asdict(), "number": number} | SETTINGS
         results.append(
             lab.remember(
                 "pair", lambda a=a, b=b, n=number: one_pair(digits_task(a), digits_task(b), binary, n), **inputs
             )
         )
     pair = whole_pair() if lab.budget != "smoke" else None
-    inputs = {"tasks": "mnist, fashion-mnist", "goal": whole._asdict()}
+    inputs = {"tasks": "mnist, fashion-mnist", "goal": whole._asdict()} | SETTINGS
     fashion = []
     if pair is not None:
         first, second = pair

@@ -8,9 +8,10 @@ so its couplings decide; how far is set by `beta`, which may grow from 0 during 
 One network, a residual stem with capsules at each position of a grid, is trained with `uniform`, `dynamic`, `em` and
 `kuramoto` routing on single digits, overlapping digits and overlapping shapes. Measured on test pictures, iteration by
 iteration: the entropy of the couplings, and the share of the children on an object that goes to its capsule, against
-chance. On overlapping digits several settings of Kuramoto routing (`beta`, iterations, gain) are tried on the
-validation split; of those with a given `beta` the one with the lowest error is used everywhere. *Taught* routings have
-a further loss in training (`coupling_weight`): a child that lies on an object is to go to that object's capsule.
+chance. On overlapping digits several settings of Kuramoto routing (`beta`, iterations, gain), one change at a time, are
+tried on the validation split; of those whose error is not higher than that of `dynamic` the one that sends most
+children to their object is used everywhere. *Taught* routings have a further loss in training (`coupling_weight`): a
+child that lies on an object is to go to that object's capsule.
 `kuramoto, taught` has a `beta` that grows to 4. `dynamic, taught` shows what this loss does by itself.
 
 The claim to look at: do couplings that decide send children to the right object, and at which price in error?
@@ -23,12 +24,21 @@ from capsnet import data, routing
 from capsnet.drawing.plots import scatter
 from capsnet.experiments import _nets, _routed
 from capsnet.experiments._phase_draw import phase_pictures, share_panels
-from capsnet.experiments._phase_words import ROUTINGS, TAUGHT, claims, curve, describe, tried_errors
+from capsnet.experiments._phase_words import (
+    REFERENCE,
+    ROUTINGS,
+    TAUGHT,
+    claims,
+    curve,
+    describe,
+    most_at_no_loss,
+    tried_errors,
+)
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Report
 from capsnet.experiments._routed import DATA, PAIRS
-from capsnet.experiments._shares import measure
 from capsnet.experiments.lab import Lab, Trained, main_metric
+from capsnet.inference import coupling_shares
 from capsnet.training import Run, TrainConfig
 
 WEIGHT = 0.3  # of the coupling loss, chosen on validation pictures: 0.1 sends fewer children to their object
@@ -49,12 +59,11 @@ EARLIER = (
     "tested: weight 0.1, a stem that started from random weights, 10,000 digits. There 43 % of the children on a digit "
     "of a pair went to its capsule, at an error of 46 %."
 )
-QUICK = 6  # the first of them are tried with the budgets quick and day
 
 
 def trials(lab: Lab) -> dict[str, dict[str, Any]]:
     """The settings of Kuramoto routing that are tried, each with all its options."""
-    count = lab.pick(1, QUICK, len(TRIALS), QUICK)
+    count = lab.pick(1, len(TRIALS), len(TRIALS))
     return {name: USUAL | options for name, options in list(TRIALS.items())[:count]}
 
 
@@ -72,17 +81,23 @@ def routing_of(name: str) -> routing.Routing:
     return routing.get(name.removesuffix(TAUGHT))
 
 
-def chosen(lab: Lab) -> str:
-    """The setting with the lowest validation error, of the trials that are finished; the first if none is.
+def candidates(lab: Lab) -> dict[str, TrainConfig]:
+    """The trials on overlapping digits, and dynamic routing, with which they are compared.
 
-    A learnt beta is tried, but not chosen: the question is what deciding costs, and it need not decide.
+    A learnt beta is tried, but no candidate: the question is what deciding costs, and it need not decide.
     """
     fixed = {name: options for name, options in trials(lab).items() if not options.get("learn_beta")}
     tried = {name: config(lab, PAIRS, "kuramoto", 0, options) for name, options in fixed.items()}
-    finished = [name for name, one in tried.items() if Run(lab.where(one)).finished]
-    if not finished:
-        return next(iter(tried))
-    return min(finished, key=lambda name: 1 - (lab.train(tried[name]).validation or 0.0))
+    return {REFERENCE: config(lab, PAIRS, "dynamic", 0)} | tried
+
+
+def chosen(lab: Lab) -> str:
+    """The setting that sends most children to their object, of those whose validation error is not higher than that of
+    dynamic routing beyond the intervals; the first while some are not trained yet."""
+    runs = candidates(lab)
+    if not all(Run(lab.where(one)).finished for one in runs.values()):
+        return list(runs)[1]
+    return most_at_no_loss({name: trial_facts(lab, lab.train(one)) for name, one in runs.items()})
 
 
 def options_of(lab: Lab, name: str, setting: str) -> dict[str, Any] | None:
@@ -111,6 +126,7 @@ def plan(lab: Lab) -> list[TrainConfig]:
     claims=claims,
 )
 def run(lab: Lab) -> Report:
+    reference = lab.train(config(lab, PAIRS, "dynamic", 0))
     tried = {name: lab.train(config(lab, PAIRS, "kuramoto", 0, one)) for name, one in trials(lab).items()}
     setting = chosen(lab)
     trained = {
@@ -120,20 +136,17 @@ def run(lab: Lab) -> Report:
         }
         for title in DATA
     }
-    best = max(tried, key=lambda name: tried[name].validation or 0.0)
-    rule = f"`kuramoto` is used as chosen on validation pairs, for all data: {setting}."
-    if best != setting:  # see ``chosen``
-        rule += (
-            f" '{best}' had a lower error. It is not a candidate, which was decided after its first result was seen."
-        )
+    rule = (
+        f"`kuramoto` has one setting for all data, chosen on validation pairs: {setting}. Of the settings whose error "
+        "is not higher than that of `dynamic` beyond the intervals, it sends most children to their object. An earlier "
+        "version took the one with the lowest error, beta growing to 2, and had been tested: 27.6 % of the children on "
+        "a digit of a pair went to its capsule."
+    )
     report = Report(differs=[*words(lab), rule])
     report.raw = {
         title: {name: facts(lab, title, runs) for name, runs in networks.items()} for title, networks in trained.items()
     }
-    reference = trained[PAIRS]["dynamic"][0]
-    report.raw["trials"] = {
-        name: trial_facts(lab, one) for name, one in ({"dynamic routing": reference} | tried).items()
-    }
+    report.raw["trials"] = {name: trial_facts(lab, one) for name, one in ({REFERENCE: reference} | tried).items()}
     describe(report)
     draw(lab, report, {title: {name: runs[0] for name, runs in nets.items()} for title, nets in trained.items()})
     return report
@@ -153,7 +166,8 @@ def facts(lab: Lab, title: str, runs: list[Trained]) -> dict[str, Any]:
     count = lab.pick(40, 500, 2_000)
     test = data.load(DATA[title], "test")
     shares = [
-        lab.remember("shares", lambda t=t: measure(t.model, test, count) or {}, run=t.folder, n=count) for t in runs
+        lab.remember("shares", lambda t=t: coupling_shares(t.model, test, count) or {}, run=t.folder, n=count)
+        for t in runs
     ]
     return {
         "runs": [t.folder.name for t in runs],
@@ -167,7 +181,9 @@ def trial_facts(lab: Lab, trained: Trained) -> dict[str, Any]:
     """Error and shares on the validation split, on which settings are chosen."""
     count, split = lab.pick(40, 500, 2_000), data.load(DATA[PAIRS], "validation")
     n = lab.pick(100, 5_000, len(split))
-    shares = lab.remember("tried", lambda: measure(trained.model, split, count) or {}, run=trained.folder, n=count)
+    shares = lab.remember(
+        "tried", lambda: coupling_shares(trained.model, split, count) or {}, run=trained.folder, n=count
+    )
     learnt = {
         name.rpartition(".")[2]: tensor.tolist()
         for name, tensor in trained.model.named_parameters()

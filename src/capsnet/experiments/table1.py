@@ -75,13 +75,13 @@ def claims(report: Report) -> list[Claim]:
 
     _, once, bare, _ = METHODS
     paper = "Sabour et al. 2017, Table 1"
-    overlapping = lower("Capsules beat a plain network on overlapping digits", paper, report, *pairs(BASELINE))
-    if report.source.get("budget") == "day":
-        note = " Both start from the stem of a plain network, which favours the plain one."
-        overlapping = overlapping._replace(finding=overlapping.finding + note)
+    # with the budget day both networks for pairs start from the stem of a plain one, which favours the plain one: there
+    # the claim about them is left to the bundled networks
+    biased = report.source.get("budget") == "day"
+    overlapping = "Capsules beat a plain network on overlapping digits"
     return [
         lower("Capsules beat a plain network on digits", paper, report, *single(BASELINE)),
-        overlapping,
+        *([] if biased else [lower(overlapping, paper, report, *pairs(BASELINE))]),
         lower("Routing three times beats routing once on digits", paper, report, *single(once)),
         lower("Routing three times beats routing once on overlapping digits", paper, report, *pairs(once)),
         lower("Reconstruction lowers the error", paper, report, *single(bare)),

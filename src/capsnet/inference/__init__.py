@@ -1,6 +1,8 @@
 """Use a trained model: evaluate it, predict with it, measure its capsules."""
 
 from capsnet.inference.attributions import grad_cam, integrated_gradients
+from capsnet.inference.binding import binding_scores
+from capsnet.inference.coupling import coupling_shares
 from capsnet.inference.evaluation import (
     OFFSETS,
     Evaluation,
@@ -31,8 +33,10 @@ __all__ = [
     "Explanation",
     "Prediction",
     "answers",
+    "binding_scores",
     "check_fit",
     "check_kind",
+    "coupling_shares",
     "evaluate",
     "evaluating",
     "explain",

@@ -54,6 +54,11 @@ class Skipped(NamedTuple):
     error: Exception
 
 
+class _Given(NamedTuple):
+    picture: Picture | Skipped
+    where: str  # what errors say of a picture that has no name
+
+
 class _Prepared(NamedTuple):
     source: str
     image: Tensor
@@ -98,7 +103,8 @@ def predictions(
 ) -> Iterator[Prediction | Skipped]:
     """``predict`` as an iterator, for more pictures than fit into memory.
 
-    With ``skip`` a picture that cannot be read gives a ``Skipped`` in its place instead of an error.
+    With ``skip`` a picture that cannot be read gives a ``Skipped`` in its place instead of an error. Otherwise the
+    error names the file, or the picture's index.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -107,13 +113,18 @@ def predictions(
     model = model if isinstance(model, Model) else load(model)
     if isinstance(pictures, Picture):
         pictures = list(pictures) if isinstance(pictures, np.ndarray | Tensor) and pictures.ndim == 4 else [pictures]
-    items = list(pictures) if model.takes_texts else unfold(without_labels(pictures), skip=skip)
-    preprocess = None if all(isinstance(item, Tensor) for item in items) else preprocessing_of(model)
+    given = list(pictures) if model.takes_texts else without_labels(pictures)
+    items: list[_Given] = []
+    for index, picture in enumerate(given):
+        where = f"pictures[{index}]" if len(given) > 1 else ""
+        files = [picture] if model.takes_texts else unfold([picture], skip=skip)
+        items += [_Given(file, "" if isinstance(file, str | Path) else where) for file in files]
+    preprocess = None if all(isinstance(item.picture, Tensor) for item in items) else preprocessing_of(model)
     return _answered(items, model, preprocess, batch_size, threshold, progress, skip)
 
 
 def _answered(
-    items: Sequence[Picture | Skipped],
+    items: Sequence[_Given],
     model: Model,
     preprocess: Callable[[Any], Tensor] | None,
     batch_size: int,
@@ -132,11 +143,18 @@ def _answered(
                 yield item if isinstance(item, Skipped) else next(answers)
 
 
-def without_labels(pictures: Any) -> Iterable[Picture | Skipped]:
+def without_labels(pictures: Any) -> list[Picture | Skipped]:
     """The images of a torch or a Hugging Face data set, or of pairs (image, label); other pictures as they are."""
-    if is_columns(pictures) or isinstance(pictures, TorchDataset):
-        return [as_picture(image) for image in images_of(pictures)]
-    items: list[Any] = [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
+    items: list[Any] = []
+    if not is_columns(pictures) and not isinstance(pictures, TorchDataset):
+        items += [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
+        return items
+    images = images_of(pictures)
+    try:
+        for image in images:
+            items.append(as_picture(image))
+    except (ValueError, OSError) as error:  # of a file that the data set opens
+        raise ValueError(f"pictures[{len(items)}]: {error}") from error
     return items
 
 
@@ -240,8 +258,9 @@ class Album:
 
 
 def _prepared(
-    picture: Picture | Skipped, model: Model, preprocess: Callable[[Any], Tensor] | None, skip: bool
+    item: _Given, model: Model, preprocess: Callable[[Any], Tensor] | None, skip: bool
 ) -> _Prepared | Skipped:
+    picture = item.picture
     if isinstance(picture, Skipped):
         return picture
     source = str(picture) if isinstance(picture, str | Path) else ""
@@ -252,9 +271,11 @@ def _prepared(
             return _Prepared(source, *preprocess.read(picture))
         return _Prepared(source, torch.as_tensor(preprocess(picture)))
     except (ValueError, OSError) as error:
-        if not skip:
-            raise
-        return Skipped(source, error)
+        if skip:
+            return Skipped(source, error)
+        if item.where:
+            raise ValueError(f"{item.where}: {error}") from error
+        raise
 
 
 def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -> list[Prediction]:

@@ -111,12 +111,30 @@ class Measure(NamedTuple):
 
 
 def compare(a: Measure, b: Measure) -> int:
-    """-1 where ``a`` is lower than ``b``, 1 where it is higher, 0 where their 95 % intervals overlap.
+    """-1 where ``a`` is lower than ``b``, 1 where it is higher, 0 where chance may explain the difference.
 
-    A measure without an interval counts as exactly its mean.
+    Two chances: of the examples (95 % intervals must not overlap; a measure without one counts as exactly its mean)
+    and, with several seeds, of the seeds (Welch's 95 % interval of the difference of the means must not contain 0).
     """
     (a_low, a_high), (b_low, b_high) = (m.interval or (m.mean, m.mean) for m in (a, b))
-    return -1 if a_high < b_low else int(a_low > b_high)
+    order = -1 if a_high < b_low else int(a_low > b_high)
+    return order if order and _seeds_agree(a, b) else 0
+
+
+def _seeds_agree(a: Measure, b: Measure) -> bool:
+    """Whether the seeds show a difference of the means. A single seed cannot say; a mere number has none."""
+    if not (a.spread or b.spread):
+        return True
+    from scipy.stats import ttest_1samp, ttest_ind
+
+    if a.spread is not None and b.spread is not None:
+        low, high = ttest_ind(a.values, b.values, equal_var=False).confidence_interval(0.95)
+    else:
+        several, other = (a, b) if a.spread else (b, a)
+        if other.interval is not None:
+            return True
+        low, high = (bound - other.mean for bound in ttest_1samp(several.values, 0).confidence_interval(0.95))
+    return bool(low > 0 or high < 0)
 
 
 def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
@@ -130,7 +148,8 @@ def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
     known = bool(a.interval) + bool(b.interval)
     reason = ("", ", outside the 95 % interval", ", 95 % intervals apart")[known]
     if known and not order:
-        reason = f", no difference that {f'{a.n:,}' if a.n else 'so many'} examples can show"
+        seeds = f" and {len(a.values)} seeds" if a.spread is not None and b.spread is not None else ""
+        reason = f", no difference that {f'{a.n:,}' if a.n else 'so many'} examples{seeds} can show"
     return f"{name_a} is {('level with', 'higher than', 'lower than')[order]} {name_b}: {numbers}{reason}"
 
 

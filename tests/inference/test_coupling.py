@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from capsnet import data, routing
-from capsnet.experiments._shares import averaged, coupling_share, first_choice, measure, objects
+from capsnet.inference.coupling import averaged, coupling_share, coupling_shares, first_choice, objects
 from capsnet.models import CapsNet, child_centres, create_model
 from capsnet.routing import divided
 
@@ -69,10 +69,10 @@ def test_shares_are_not_known_for_photographs() -> None:
         data.ArrayDataset(images.numpy(), digits.targets.numpy(), [str(k) for k in range(10)])
         for images in (digits.images, 0.3 + 0.7 * digits.images)
     )
-    shares = measure(model, on_black, 8)
+    shares = coupling_shares(model, on_black, 8)
     assert shares is not None
     assert 0 < shares["counted"] < 1
-    assert measure(model, on_grey, 8) is None
+    assert coupling_shares(model, on_grey, 8) is None
 
 
 def test_first_choice_shares_ties() -> None:
@@ -93,7 +93,7 @@ GRID = {"primary": "grid", "primary_dim": 4, "channels": (4, 4, 8), "blocks": (0
 
 def test_uniform_routing_is_at_chance() -> None:
     model = create_model("residual-capsnet", image_size=(36, 36), routing="uniform", **GRID)
-    measured = measure(model, data.load("multimnist", "test"), 20)
+    measured = coupling_shares(model, data.load("multimnist", "test"), 20)
     assert measured is not None
     for name in ("own", "first", "others"):
         assert measured[name] == [pytest.approx(0.1)]
@@ -107,5 +107,5 @@ def test_share_is_not_measured_where_objects_are_not_known() -> None:
     whole = create_model("residual-capsnet", image_size=(28, 28), **(GRID | {"primary": "grid"}))
     plain = create_model("cnn-small", channels=(4,), kernel_sizes=(5,), widths=(7,))
     digits = data.load("mnist", "test")
-    assert measure(whole, digits, 5) is not None
-    assert measure(plain, digits, 5) is None
+    assert coupling_shares(whole, digits, 5) is not None
+    assert coupling_shares(plain, digits, 5) is None

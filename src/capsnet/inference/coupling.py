@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from capsnet.data import Batch, Dataset
-from capsnet.experiments.lab import device_of
-from capsnet.inference import evaluating
+from capsnet.inference.prediction import evaluating
 from capsnet.layers.capsules import presences
 from capsnet.models import Model, child_centres, child_owners
 from capsnet.routing import divided, undecided
@@ -43,7 +42,7 @@ def traced(model: Model, images: Tensor) -> Traced:
     routing, parts = model.class_routing, []
     assert routing is not None
     with evaluating(model):
-        for chunk in images.to(device_of(model)).split(CHUNK):
+        for chunk in images.to(next(model.parameters()).device).split(CHUNK):
             output, presence = model(chunk, trace=True), presences(model.forward_features(chunk))
             entropy = undecided(output.trace.couplings, output.trace.logits, routing.normalised)
             per_child = divided(output.trace, routing).flatten(2, -2)
@@ -105,8 +104,8 @@ def half_width(values: NDArray) -> NDArray:
     return 1.96 * values.std(axis=-1, ddof=int(n > 1)) / n**0.5
 
 
-def measure(model: Model, dataset: Dataset, count: int) -> dict[str, Any] | None:
-    """Entropy and shares of each iteration, with the half-widths of their intervals, on the first pictures.
+def coupling_shares(model: Model, dataset: Dataset, count: int = 2000) -> dict[str, Any] | None:
+    """Entropy and shares of each iteration, with the half-widths of their intervals, on the first ``count`` pictures.
 
     None where the children do not lie in the picture, or where it is not known which ink belongs to which object:
     colour pictures, photographs (whose ground is not black), and several objects that are not given separately.
