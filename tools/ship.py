@@ -148,7 +148,7 @@ def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
         "test_accuracy": tests[card["data"]],
         "tests": tests,
     }
-    old |= {key: card[key] for key in ("init",) if key in card}
+    old |= {key: card[key] for key in ("init", "teacher") if key in card}
     old |= {HALF: card[HALF], "half_credit": {spec: card[HALF]}} if HALF in card else {}
     taken = {path.stem for path in runs.glob(f"{file.stem}-*.json")} | SUMMARIES.keys()
     name = next(name for n in itertools.count(1) if (name := f"{file.stem}-{n}") not in taken)
@@ -173,7 +173,7 @@ def history(run: Path) -> dict[str, Any]:
         "recipe": config["recipe"],
         "data": config["data"],
         "seed": config["seed"],
-        **({"init": config["init"]} if config["init"] else {}),
+        **{key: Path(config[key]).name for key in ("init", "teacher") if config.get(key)},  # no path of this machine
         "epoch": results["epoch"],
         "test_accuracy": end,
         "tests": {config["data"]: end},
@@ -204,6 +204,7 @@ def page(name: str, model: Model) -> str:
     rows += [
         ("trained on", f"`{trained['data']}`, split `{trained['split']}`; {', '.join(moved)}"),
         *([("started from", f"`{card['init']}`")] if card.get("init") else []),
+        *([("taught by", f"`{card['teacher']}`")] if card.get("teacher") else []),
         ("command", f"`{origin['command']}`"),
         (
             "time",

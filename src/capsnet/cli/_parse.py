@@ -34,6 +34,7 @@ KINDS = {int: ("N", "a whole number"), float: ("X", "a number"), str: ("TEXT", "
 METAVARS = {  # of flags whose value is not called as the flag is
     "images": "IMAGE...",
     "init": "MODEL",
+    "teacher": "MODEL",
     "models": "MODEL...",
     "out": "FOLDER",
     "routings": "ROUTING...",

@@ -22,6 +22,7 @@ from capsnet.training import distributed
 from capsnet.training.config import TrainConfig
 from capsnet.training.objective import Objective
 from capsnet.training.optim import make_optimizer
+from capsnet.training.teacher import load_teacher
 
 log = logging.getLogger("capsnet")
 
@@ -93,7 +94,7 @@ class State:
 
 
 def new_state(config: TrainConfig, model: Model, compiled: bool = False) -> State:
-    objective = Objective(model, config.precision)
+    objective = Objective(model, config.precision, load_teacher(config, model), config.teacher_weight)
     if compiled:
         objective.compile()
     parallel, average = distributed.data_parallel(objective), None  # from here on all processes have equal weights

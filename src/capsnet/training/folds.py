@@ -8,8 +8,10 @@ been trained on them.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import statistics
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -138,23 +140,26 @@ def _fingerprint(spec: str) -> str:
 
 
 def _check_start(config: TrainConfig) -> None:
-    """Refuse initial weights that were trained on the images to be tested, or that started from such weights."""
-    start, cards = config.init, []
-    while start is not None and len(cards) < 100:
-        try:
-            path = weights.resolve(start, download=not cards)  # a card from elsewhere must not cause downloads
-            cards.append(weights.read_metadata(path)["card"])
-        except (OSError, ValueError):
-            if not cards:
-                raise
-            break  # the earlier weights are gone
-        start = cards[-1].get("init")
-    for spec in (s for card in cards for s in (card.get("data"), _trained_on(card)) if s):
-        if _overlap(spec, config.data):
-            raise ValueError(
-                f"{config.init} was trained on {spec}, and so on images that the folds test: start without init, or "
-                "from other weights"
-            )
+    """Refuse initial weights or a teacher trained on the images to be tested, or that came from such weights."""
+    for option, model in (("init", config.init), ("teacher", config.teacher)):
+        for spec in _seen(model) if model is not None else ():
+            if _overlap(spec, config.data):
+                raise ValueError(
+                    f"{model} was trained on {spec}, and so on images that the folds test: train without {option}, or "
+                    "with other weights"
+                )
+
+
+def _seen(model: str) -> Iterator[str]:
+    """The data that weights were trained on, those they started from, their teachers, and members of an ensemble."""
+    cards = [weights.read_metadata(weights.resolve(model))["card"]]
+    for card in itertools.islice(cards, 100):  # it grows below
+        yield from (spec for spec in (card.get("data"), _trained_on(card)) if spec)
+        cards += card.get("members", [])
+        for earlier in (card.get("init"), card.get("teacher")):
+            with contextlib.suppress(OSError, ValueError, TypeError):  # none, or weights that are gone
+                path = weights.resolve(earlier, download=False)  # a card from elsewhere must not cause downloads
+                cards.append(weights.read_metadata(path)["card"])
 
 
 def _overlap(one: str, other: str) -> bool:

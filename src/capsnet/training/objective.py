@@ -21,6 +21,7 @@ from capsnet.models import Loss, Model, Output
 from capsnet.training import distributed
 from capsnet.training.balance import example_weights
 from capsnet.training.config import TrainConfig
+from capsnet.training.teacher import Teacher, distance
 
 DTYPES = {"auto": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -29,25 +30,31 @@ class Objective(nn.Module):
     """A model and its loss as one module: DDP uses ``forward`` only, and torch.compile compiles both.
 
     The network may run in lower precision; its outputs are converted to float32 before the loss. ``auto`` is float32
-    until ``settle_precision`` chooses.
+    until ``settle_precision`` chooses. With a ``teacher`` the distance to its lengths is added to the loss.
     """
 
-    def __init__(self, model: Model, precision: str) -> None:
+    def __init__(
+        self, model: Model, precision: str, teacher: Teacher | None = None, teacher_weight: float = 1.0
+    ) -> None:
         super().__init__()
         self.model = model
         self.dtype = DTYPES[precision]
+        self.teacher, self.teacher_weight = teacher, teacher_weight
 
     def forward(
         self, images: Tensor, labels: Tensor, targets: Tensor, pictures: Tensor, weights: Tensor | None, step: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        if self.dtype == torch.float32:
+        with torch.autocast(images.device.type, self.dtype, enabled=self.dtype != torch.float32):
             output: Output = self.model(images, labels=labels)
-        else:
-            with torch.autocast(images.device.type, self.dtype):
-                output = self.model(images, labels=labels)
+            taught = None if self.teacher is None else self.teacher(images)
+        if self.dtype != torch.float32:
             floats = {key: part.float() for key, part in output._asdict().items() if isinstance(part, Tensor)}
             output = output._replace(**floats)
-        return self.model.loss(output, targets, pictures, weights, step=step)
+        loss = self.model.loss(output, targets, pictures, weights, step=step)
+        if taught is None:
+            return loss
+        apart = distance(output.lengths, taught, weights)
+        return Loss(loss.total + self.teacher_weight * apart, loss.parts | {"teacher": apart})
 
 
 class MicroBatch(NamedTuple):

@@ -19,14 +19,22 @@ log = logging.getLogger("capsnet")
 
 
 def recorded(config: TrainConfig, source: Given | None = None) -> TrainConfig:
-    """The configuration with absolute paths of data and initial weights, as it is saved.
+    """The configuration with absolute paths of data, initial weights and teacher, as it is saved.
 
     Of data that were given in Python it records a fingerprint, so that a run is not resumed with others.
     """
-    init = config.init
-    if init is not None and init not in list_weights() and Path(init).exists():
-        init = str(Path(init).resolve())
-    return dataclasses.replace(config, data=source.spec if source else data.canonical(config.data), init=init)
+    return dataclasses.replace(
+        config,
+        data=source.spec if source else data.canonical(config.data),
+        init=_absolute(config.init),
+        teacher=_absolute(config.teacher),
+    )
+
+
+def _absolute(model: str | None) -> str | None:
+    """The name of a model, or the absolute path if it is a file or folder."""
+    own = model is not None and model not in list_weights() and Path(model).exists()
+    return str(Path(model).resolve()) if own else model
 
 
 def load_splits(config: TrainConfig, source: Given | None = None) -> tuple[Dataset, Dataset | None, Dataset]:

@@ -30,7 +30,7 @@ def report(state: State, run: Run, test: Dataset, pictures: bool = True) -> Eval
     if not is_main():
         return result
     epoch = state.best_epoch if state.best_weights is not None else state.epoch
-    origin = {key: getattr(config, key) for key in ("recipe", "data", "init", "seed")}
+    origin = {key: getattr(config, key) for key in ("recipe", "data", "init", "teacher", "seed")}
     model.card = origin | {"epoch": epoch, "test_accuracy": result.accuracy._asdict()}
     save(model, run.folder / WEIGHTS)
     drawn = draw(model, test, result, run) if pictures else []
@@ -79,6 +79,7 @@ def run_page(state: State, result: Evaluation, epoch: int, drawn: list[Path], ru
     if state.epoch < config.epochs:
         epochs = f"{state.epoch} of {epochs} (stopped at {state.best_score:.2%} validation accuracy)"
     start = f", starting from {config.init}" if config.init else ""
+    start += f", taught by {config.teacher}" if config.teacher else ""
     chosen = ", the best on the validation split" if config.keep == "best" and config.train_on == "train" else ""
     credit = result.half_credit
     half = "" if credit is None else f" With half credit for one object of two: {credit}."
@@ -114,6 +115,7 @@ def data_of(config: TrainConfig) -> str:
 def folds_page(config: TrainConfig, folder: Path, result: str, accuracies: Sequence[Proportion]) -> Document:
     """The README of a cross-validation."""
     start = f" The networks started from {config.init}." if config.init else ""
+    start += f" They were taught by {config.teacher}." if config.teacher else ""
     again = ("capsnet", "train", str(folder / CONFIG), "--folds", str(len(accuracies)), "--out", "ANOTHER_FOLDER")
     command = shlex.join(again)
     if is_given(config.data):

@@ -33,6 +33,8 @@ class Known(TypedDict, total=False):
     tests: dict[str, Any]
     test_accuracy: Accuracy
     init: str | None
+    teacher: str | None
+    members: list[dict[str, Any]]
 
 
 def check_card(card: dict[str, Any]) -> None:
