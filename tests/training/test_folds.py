@@ -121,6 +121,11 @@ def test_cross_validation_refuses_weights_trained_on_its_images(
         start = dataclasses.replace(own, init=init, data=f"{own.data},seed=3")
         with pytest.raises(ValueError, match=rf"{tmp_path / init} was trained on folder:{tmp_path / 'own'}"):
             capsnet.cross_validate(start, 3, out="cv")
+    capsnet.train(dataclasses.replace(own, epochs=1, seed=1), out="third", figures=False)
+    capsnet.save(capsnet.ensemble(["first", "third"]), "both.safetensors")
+    for teacher in ("first", "both.safetensors"):
+        with pytest.raises(ValueError, match=rf"{tmp_path / teacher} was trained on .*: train without teacher"):
+            capsnet.cross_validate(dataclasses.replace(own, teacher=teacher), 3, out="cv")
     assert not Path("cv").exists()
     capsnet.train(dataclasses.replace(quick, epochs=1), out="elsewhere", figures=False)
     relative = dataclasses.replace(own, init="elsewhere", data=own.data.replace(str(tmp_path), "."))
