@@ -44,7 +44,7 @@ class TrainConfig:
     init: str | None = None
     """Trained weights to start from (a bundled name, a file, a run folder or hf:user/name), for fine-tuning."""
     teacher: str | None = None
-    """A trained model, or an ensemble of some, whose capsule lengths are to be learned besides the labels: distillation."""
+    """A trained model or ensemble whose capsule lengths are learned besides the labels (distillation)."""
     teacher_weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """Weight of the squared distance to the teacher's lengths."""
     data: str = "mnist"

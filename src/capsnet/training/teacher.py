@@ -1,8 +1,8 @@
 """A trained model as a teacher: the network learns to give the same lengths, besides its own objective.
 
-Hinton, Vinyals, Dean, *Distilling the Knowledge in a Neural Network*, 2015 (arXiv 1503.02531). A teacher's lengths say more
-than a label: how present the other classes are, and that a picture can hardly be read. With capsule lengths, which are
-no probabilities over the classes, the distance is squared error:
+Hinton, Vinyals, Dean, *Distilling the Knowledge in a Neural Network*, 2015 (arXiv 1503.02531). A teacher's lengths say
+more than a label: how present the other classes are, and that a picture can hardly be read. Lengths are not
+probabilities over the classes, so the distance is the squared error:
 
     loss = the network's own + teacher_weight * sum_j (|v_j| - |t_j|)^2
 """
@@ -17,7 +17,7 @@ from capsnet.training.config import TrainConfig
 from capsnet.weights import load
 
 Teacher = Callable[[Tensor], Tensor]
-"""Images (B, C, H, W) -> lengths (B, J). A function, not a module: its weights are neither trained, saved nor averaged."""
+"""Images (B, C, H, W) -> lengths (B, J). A function, not a module: its weights are not trained, saved or averaged."""
 
 
 def load_teacher(config: TrainConfig, model: Model) -> Teacher | None:
