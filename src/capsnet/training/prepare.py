@@ -33,8 +33,9 @@ def recorded(config: TrainConfig, source: Given | None = None) -> TrainConfig:
 
 def _absolute(model: str | None) -> str | None:
     """The name of a model, or the absolute path if it is a file or folder."""
-    own = model is not None and model not in list_weights() and Path(model).exists()
-    return str(Path(model).resolve()) if own else model
+    if model is None or model in list_weights() or not Path(model).exists():
+        return model
+    return str(Path(model).resolve())
 
 
 def load_splits(config: TrainConfig, source: Given | None = None) -> tuple[Dataset, Dataset | None, Dataset]:
