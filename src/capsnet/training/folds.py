@@ -156,8 +156,8 @@ def _seen(model: str) -> Iterator[str]:
     for card in itertools.islice(cards, 100):  # it grows below
         yield from (spec for spec in (card.get("data"), _trained_on(card)) if spec)
         cards += card.get("members", [])
-        for earlier in (card.get("init"), card.get("teacher")):
-            with contextlib.suppress(OSError, ValueError, TypeError):  # none, or weights that are gone
+        for earlier in (str(card[key]) for key in ("init", "teacher") if card.get(key)):
+            with contextlib.suppress(OSError, ValueError):  # weights that are gone
                 path = weights.resolve(earlier, download=False)  # a card from elsewhere must not cause downloads
                 cards.append(weights.read_metadata(path)["card"])
 
