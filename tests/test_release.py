@@ -16,7 +16,7 @@ import yaml
 
 import capsnet
 from capsnet import cli, explorer
-from tools import metadata
+from tools import metadata, release
 from tools.floors import floors
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +92,59 @@ def test_metadata_hook_gives_hatchling_what_it_promises(monkeypatch: pytest.Monk
     assert made["readme"]["text"].startswith("# capsnet")
 
 
+CITATION = "version: 1.2.3\ndate-released: 2026-11-18\n"
+CHANGELOG = "# Changelog\n\n## 1.2.3 - 2026-11-18\n\n### Added\n- It.\n\n## 1.2.2\n\nNot released.\n"
+
+
+@pytest.mark.parametrize(
+    "unreleased", ["", "## Unreleased\n\n", "## [Unreleased]\n", "## Unreleased\n\n### Added\n\n#### Data\n\n"]
+)
+def test_tag_of_the_version_is_released(unreleased: str) -> None:
+    changelog = CHANGELOG.replace("## 1.2.3", f"{unreleased}## 1.2.3")
+    assert release.problems("v1.2.3", "someone/capsnet", "1.2.3", changelog, CITATION) == []
+
+
+@pytest.mark.parametrize("entry", ["- More.", "### Fixed\n- A bug.", "A sentence."])
+@pytest.mark.parametrize("heading", ["Unreleased", "[Unreleased]", "unreleased"])
+def test_tag_is_refused_while_something_is_unreleased(heading: str, entry: str) -> None:
+    changelog = CHANGELOG.replace("## 1.2.3", f"## {heading}\n\n{entry}\n\n## 1.2.3")
+    (problem,) = release.problems("v1.2.3", "someone/capsnet", "1.2.3", changelog, CITATION)
+    assert problem == "CHANGELOG.md has entries under Unreleased: move them to a version"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"tag": "v1.2.4"}, "the tag is v1.2.4"),
+        ({"tag": ""}, "the tag is not set"),
+        ({"repository": ""}, "GITHUB_REPOSITORY is not OWNER/NAME"),
+        ({"changelog": CHANGELOG.replace("1.2.3", "1.2.30")}, "CHANGELOG.md needs one section '## 1.2.3 - "),
+        ({"changelog": CHANGELOG.replace(" - 2026-11-18", "")}, "CHANGELOG.md needs one section '## 1.2.3 - "),
+        ({"changelog": CHANGELOG.replace("- It.", "")}, "CHANGELOG.md needs one section '## 1.2.3 - "),
+        ({"citation": CITATION.replace("1.2.3", "1.2.2")}, "CITATION.cff has no line 'version: 1.2.3'"),
+        ({"citation": CITATION.replace("18", "17")}, "CITATION.cff has no line 'date-released: 2026-11-18'"),
+    ],
+)
+def test_tag_that_does_not_fit_is_refused(change: dict[str, str], problem: str) -> None:
+    right = {"tag": "v1.2.3", "repository": "someone/capsnet", "changelog": CHANGELOG, "citation": CITATION}
+    found = release.problems(version="1.2.3", **(right | change))
+    assert found
+    assert found[0].startswith(problem)
+
+
+def test_workflow_checks_the_release_before_it_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command of the workflow, run here: it wants the tag of this version and the name of the repository."""
+    runs = [step["run"] for step in WORKFLOWS["release"]["jobs"]["build"]["steps"] if "run" in step]
+    assert runs[0] == "python tools/release.py"
+    assert "python -m build" in runs[1]
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    monkeypatch.setenv("GITHUB_REF_NAME", f"v{capsnet.__version__}")
+    command = [sys.executable, *runs[0].split()[1:]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "GITHUB_REPOSITORY is not OWNER/NAME" in done.stdout
+
+
 def instructions(name: str) -> list[str]:
     text = re.sub(r"\\\n", " ", DOCKERFILE)
     return [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith(f"{name} ")]
@@ -162,6 +215,17 @@ def test_workflows_run_commands_that_exist() -> None:
                     assert set(words[1:]) <= targets, name
                 for path in (word for word in words if word.startswith(("tests/", "tools/", "src/"))):
                     assert (ROOT / path).exists(), f"{name} names {path}"
+
+
+@pytest.mark.parametrize("missing", ["chromium-browser", "dataset-fashion-mnist"])
+def test_a_missing_system_package_does_not_keep_the_other_away(missing: str, tmp_path: Path) -> None:
+    (run,) = (step["run"] for step in WORKFLOWS["ci"]["jobs"]["test"]["steps"] if "apt-get" in step.get("run", ""))
+    sudo = tmp_path / "sudo"  # in place of the real one: fails if it is asked for what is missing, else notes the words
+    sudo.write_text(f'#!/bin/sh\ncase "$*" in *{missing}*) exit 100;; esac\necho "$@" >> {tmp_path}/done\n')
+    sudo.chmod(0o755)
+    subprocess.run(["/bin/bash", "-ec", run], env={"PATH": str(tmp_path)}, check=True, timeout=30)
+    (other,) = {"chromium-browser", "dataset-fashion-mnist"} - {missing}
+    assert other in (tmp_path / "done").read_text()
 
 
 def test_contributing_names_what_is_not_tested_with_the_oldest_versions() -> None:

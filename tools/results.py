@@ -8,6 +8,7 @@ its section names the command that measures it again.
 """
 
 import argparse
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -66,7 +67,9 @@ def copy(folder: Path, name: str, place: Path) -> None:
     (place / name).mkdir(parents=True)
     for figure in figures:
         shutil.copyfile(figure.path, place / name / figure.path.name)
-    shutil.copyfile(folder / f"{name}.json", place / f"{name}.json")
+    document = json.loads((folder / f"{name}.json").read_text())
+    document.get("environment", {}).pop("command", None)  # has paths of this machine; "command" repeats the experiment
+    (place / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 def render(docs: Path) -> str:

@@ -1,5 +1,6 @@
 """`capsnet evaluate`, `capsnet predict` and `capsnet explain`."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -189,3 +190,15 @@ def test_explain_writes_a_picture(digit: str, capsys: pytest.CaptureFixture[str]
     assert "sees the whole picture" in refused(
         capsys, "explain", digit, "--out", "map.png", "--model", "efficient-mnist"
     )
+
+
+def test_explain_chooses_a_free_name(
+    digit: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ("--model", "capsnet-small-mnist")
+    assert "\none-explained.png  orange" in output(capsys, "explain", digit, *model)
+    before = Path("one-explained.png").read_bytes()
+    assert "\none-2-explained.png  orange" in output(capsys, "explain", digit, *model, "--class", "7")
+    assert Path("one-explained.png").read_bytes() == before
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(digit).read_bytes())))
+    assert "\npicture-explained.png  orange" in output(capsys, "explain", "-", *model)

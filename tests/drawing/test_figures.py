@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from capsnet import metrics
-from capsnet.drawing import figures
+from capsnet.drawing import figures, plots
 from capsnet.drawing import style as drawing
 
 RNG = np.random.default_rng(0)
@@ -157,6 +157,29 @@ def test_confusion_matrix_shows_one_error_in_ten_thousand(tmp_path):
 )
 def test_learning_curves_draw_what_records_hold(tmp_path, records):
     check_png(figures.learning_curves(tmp_path / "l.png", records), tmp_path / "l.png")
+
+
+# --- intervals by row ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("series", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("name", ["CNN", "three outlines", "overlapping pairs of MNIST digits"])
+def test_legend_of_intervals_is_between_plot_and_title(tmp_path, monkeypatch, name, series):
+    kept = []
+    monkeypatch.setattr(plots, "save", lambda fig, path, plot: kept.append(fig) or drawing.save(fig, path, plot))
+    measures = [metrics.Measure(f"{name} {n}", [0.1 * n], interval=(0.1 * n, 0.1 * n + 0.2)) for n in range(series)]
+    rows = {"rotating features, untrained": measures, "AKOrN": measures}
+    target = tmp_path / "i.png"
+    check_png(plots.intervals(target, rows, "Phases against controls", "FG-ARI", (-0.1, 1.0)), target)
+    kept[0].draw_without_rendering()  # places as on the whole page: the file is cropped
+    [ax] = kept[0].axes
+    title, plot, legend = ax.texts[0].get_window_extent(), ax.get_window_extent(), ax.get_legend()
+    assert [words.get_text() for words in legend.get_texts()] == [measure.name for measure in measures]
+    for words in legend.get_texts():
+        box = words.get_window_extent()
+        assert plot.y1 < box.y0
+        assert box.y1 < title.y0
+        assert box.x1 <= plot.x1
 
 
 # --- bad input and bad disks -----------------------------------------------------------------------------------------

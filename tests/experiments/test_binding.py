@@ -8,9 +8,8 @@ import torch
 
 import capsnet
 from capsnet.experiments import reproduce
-from capsnet.experiments._binding import CONTROLS
+from capsnet.experiments._binding import CONTROLS, Result
 from capsnet.experiments._binding_draw import owner_colours, phase_picture
-from capsnet.experiments.binding import Result
 from capsnet.inference import binding as grouped
 from capsnet.inference.binding import Grouping, Scenes
 from capsnet.metrics import mean_interval

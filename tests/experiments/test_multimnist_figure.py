@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from capsnet import data
 from capsnet.data import ArrayDataset, Pairs
 from capsnet.experiments import multimnist_figure
+from capsnet.inference.binding import Scenes, score
 from capsnet.models import Model, Output
 
 
@@ -113,6 +115,20 @@ def test_wrong_answers_are_decoded_both_ways() -> None:
         assert rows[0].heads[k].startswith("R:P:(" if predicted else "R:(")
         assert (decoded.frame is not None) == predicted
         assert np.allclose(decoded.image, truth.image, atol=1e-6) != predicted
+
+
+def test_pixels_belong_to_the_capsule_that_draws_them() -> None:
+    """A perfect network gets every pixel; one whose capsules all draw the whole picture gives them to one capsule."""
+
+    class Whole(Perfect):
+        def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
+            return super().decode(poses, classes).sum(dim=1, keepdim=True).expand(-1, 2, -1, -1, -1)
+
+    batch = flat_pairs().batch(range(12))
+    assert batch.sources is not None
+    scenes = Scenes(batch.images, data.owners(batch.sources.images, ink=0.1), 2)
+    for model, expected in ((Perfect(8), 1.0), (Whole(8), 0.0)):
+        assert score(scenes, multimnist_figure.by_drawing(model, scenes)).fg_ari == [expected] * 12
 
 
 def test_overlap_of_squares_is_that_of_their_offsets() -> None:

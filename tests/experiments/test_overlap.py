@@ -53,7 +53,17 @@ def test_bin_errors_average_the_seeds_of_their_pairs() -> None:
     ],
 )
 def test_crossing_is_the_first_rise_through_the_level(x: list[float], y: list[float], expected: float | None) -> None:
-    assert overlap.crossing(x, curve(*y), 5) == (None if expected is None else pytest.approx(expected))
+    assert overlap.crossing(x, y, 5) == (None if expected is None else pytest.approx(expected))
+
+
+def test_crossing_has_an_interval_over_the_pairs() -> None:
+    """Two bins of 2 and 8 % error, in the middle of which 5 % lies; with more pairs the interval is narrower."""
+    reach = []
+    for count in (100, 10_000):
+        right = [np.arange(count)[None] % 100 >= errors for errors in (2, 8)]
+        reach.append(overlap.crossing_interval([20, 80], right, 5.0))
+        assert reach[-1][0] < overlap.crossing([20, 80], [2, 8], 5.0) < reach[-1][1]
+    assert reach[1][1] - reach[1][0] < (reach[0][1] - reach[0][0]) / 4
 
 
 def test_crossing_sentence_says_why_there_is_none() -> None:

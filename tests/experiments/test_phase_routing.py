@@ -88,7 +88,9 @@ def test_verdict_follows_the_intervals() -> None:
     words = verdict("MultiMNIST", errors, of, 10.0, "kuramoto")
     assert "is level with that with `dynamic`" in words
     assert "its test error is level with" in words
-    assert "not reached" in words
+    assert "The aim of 60 % is not reached." in words
+    of["kuramoto"] = facts(0.21, 0.601)
+    assert "is undecided." in verdict("MultiMNIST", errors, of, 10.0, "kuramoto")
     assert "aim" not in verdict("MNIST", errors, of, 10.0, "kuramoto")
 
 

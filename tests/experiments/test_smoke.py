@@ -88,6 +88,14 @@ def test_registered_experiment_can_be_reproduced(out: Path, monkeypatch: pytest.
         register("table1", "Another")(run)
 
 
+def test_seeds_without_effect_are_said(out: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reproduce("routing-toy", budget="smoke", seeds=2, out=out)
+    assert "routing-toy has no networks that it trains with several seeds: seeds=2 has no effect" in caplog.text
+    caplog.clear()
+    reproduce("routing-toy", budget="smoke", out=out)
+    assert "no effect" not in caplog.text
+
+
 def test_paper_budget_asks_with_an_estimate(out: Path) -> None:
     asked: list[str] = []
     with pytest.raises(Declined, match="routing-toy was not started"):

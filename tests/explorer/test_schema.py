@@ -20,9 +20,9 @@ from tests.explorer.conftest import BUNDLED
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-HERE = {"host": "localhost"}
+CALL: dict[str, Any] = {"checks": CHECKS, "headers": {"host": "localhost"}, "timeout": 300}  # seconds: CI may be busy
 APP = create_app({BUNDLED: capsnet.load(BUNDLED)})
-SCHEMA = schemathesis.openapi.from_asgi("/api/openapi.json", APP, headers=HERE)
+SCHEMA = schemathesis.openapi.from_asgi("/api/openapi.json", APP, headers=CALL["headers"])
 PICTURE = np.random.default_rng(0).integers(0, 256, 28 * 28, dtype=np.uint8).tobytes()
 BUDGET = settings(
     max_examples=10,
@@ -56,13 +56,13 @@ def sensible(value: Any) -> Any:
 @SCHEMA.parametrize()
 @BUDGET
 def test_generated_requests_are_answered_as_declared(case: schemathesis.Case) -> None:
-    case.call_and_validate(checks=CHECKS, headers=HERE)
+    case.call_and_validate(**CALL)
 
 
 def answer_as_declared(case: schemathesis.Case) -> None:
     case.body = sensible(case.body)
     case.query = sensible(dict(case.query or {}))
-    case.call_and_validate(checks=CHECKS, headers=HERE)
+    case.call_and_validate(**CALL)
 
 
 @SCHEMA.parametrize()

@@ -9,9 +9,9 @@ from PIL import Image
 
 import capsnet
 from capsnet.inference.attributions import grad_cam, integrated_gradients
-from capsnet.inference.explanation import lay_out, spread
+from capsnet.inference.explanation import Explanation, lay_out, spread
 from capsnet.models import ReceptiveField
-from capsnet.routing import contributions, get
+from capsnet.routing import contributions, get, list_forms
 
 
 def test_contributions_add_up_to_the_length_before_the_squash() -> None:
@@ -23,6 +23,21 @@ def test_contributions_add_up_to_the_length_before_the_squash() -> None:
     for r in range(2):
         sums = (routed.trace.couplings[r].unsqueeze(-1) * votes).sum(dim=1)  # s_j, (B, J, D)
         assert torch.allclose(brought[r].sum(dim=1), sums.norm(dim=-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", list_forms())
+def test_they_add_up_to_the_length_of_the_sum_if_the_presence_is_the_length(name: str) -> None:
+    """Where it is not, they add up to nothing that the routing computes."""
+    votes = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(0))
+    routed = get(name)(votes, trace=True)
+    assert routed.trace is not None
+    sums = (routed.trace.couplings[-1].unsqueeze(-1) * votes).sum(dim=1)  # (B, J, D)
+    total = contributions(routed.trace)[-1].sum(dim=1)
+    if get(name).presence_is_length:
+        assert torch.allclose(total, sums.norm(dim=-1), atol=1e-5)
+    else:
+        assert not torch.allclose(total, routed.pose.norm(dim=-1), rtol=0.05)
+        assert not torch.allclose(total, routed.act, rtol=0.05)
 
 
 def test_a_contribution_is_spread_over_what_its_child_sees() -> None:
@@ -82,6 +97,30 @@ def test_maps_from_gradients_are_drawn_beside(tiny: capsnet.Model) -> None:
         red, _, blue = drawn[20 * y, 20 * x].astype(int)
         assert (red > blue) == (seen.beside[name][y, x] > 0)  # orange speaks for the class
     assert [(three[:36, x : x + width] < 128).any() for x in (0, width + 12, 2 * width + 24)] == [True] * 3  # words
+
+
+@pytest.mark.parametrize("name", ["matrix-mnist", "kuramoto-multimnist"])  # EM, and synchronisation
+def test_no_pixel_is_named_where_children_see_the_whole_picture(name: str) -> None:
+    model = capsnet.load(name)
+    height, width = model.image_size
+    picture = torch.zeros(1, height, width)
+    picture[:, 6:-6, width // 2 - 1 : width // 2 + 2] = 1
+    seen = capsnet.explain(model, picture, "1")
+    assert seen.field is not None
+    assert seen.field.size > width
+    assert f"{seen.length:.2f}): it comes from all over the picture; " in str(seen)
+
+
+def test_a_place_is_named_only_if_it_stands_out() -> None:
+    def where(values: torch.Tensor, field: ReceptiveField | None = None) -> str:
+        return Explanation("1", 0.9, values, values[..., None], values[None], {}, {}, field).where
+
+    peak = torch.zeros(8, 8)
+    peak[2:5, 3:6] = 1
+    assert where(peak) == "most of it comes from around pixel (3, 2)"
+    assert where(peak, ReceptiveField(size=8, stride=1)) == "it comes from all over the picture"
+    assert where(peak + 1.1) == where(torch.full((8, 8), 0.1)) == "it comes from all over the picture"
+    assert where(peak - 1) == where(torch.zeros(8, 8)) == "no place speaks for it"
 
 
 @pytest.mark.parametrize(

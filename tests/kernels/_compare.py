@@ -46,7 +46,8 @@ def assert_as_good_in_bf16(
     for name, t, u, r in zip(["output", *map(str, leaves)], tested, usual, reference, strict=True):
         assert t.shape == r.shape
         assert t.dtype == torch.float32
-        allowed = max(2 * _mean_error(u, r), 2**-7 * _mean_error(torch.zeros_like(r), r))
+        # in this order a NaN of PyTorch's own convolution, seen with AMX and odd numbers of channels, does not count
+        allowed = max(2**-7 * _mean_error(torch.zeros_like(r), r), 2 * _mean_error(u, r))
         assert _mean_error(t, r) <= allowed, f"{name}: mean error {_mean_error(t, r):.2e}, allowed {allowed:.2e}"
 
 

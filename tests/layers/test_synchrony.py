@@ -1,4 +1,4 @@
-"""Complex, decoupled, rotating and oscillating layers against their equations."""
+"""Complex, decoupled, rotating and oscillating layers against their equations; bad sizes, of pathways too."""
 
 import math
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from capsnet.layers.complex import ComplexBatchNorm2d, ComplexConv2d, ComplexLinear, CReLU, ModReLU, ZReLU, magnitude
 from capsnet.layers.decoupled import ANGLES, LENGTHS, DecoupledConv2d
 from capsnet.layers.oscillating import KuramotoLayer, Readout
+from capsnet.layers.pathways import PathwayLayer
 from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear, add_rotation
 from tests.reference import synchrony as reference
 
@@ -241,6 +242,7 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: KuramotoLayer(2, n=1), "at least 2 components"),
         (lambda: KuramotoLayer(0), "channels must be at least 1, got 0"),
         (lambda: KuramotoLayer(2, gamma=0), "gamma must be positive"),
+        (lambda: KuramotoLayer(2, gamma="a"), "gamma must be positive and finite, got 'a'"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, steps=0), "steps must be at least 1"),
         (lambda: KuramotoLayer(2, kernel_size=4), "kernel_size must be odd"),
         (lambda: KuramotoLayer(2, kernel_size=-1), "kernel_size must be odd and at least 1, got -1"),
@@ -254,6 +256,21 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: RotatingConv2d(2, 2, 3, n=-1), "at least 2 components, got n = -1"),
         (lambda: RotatingConvTranspose2d(2, 2, 3, n=0), "at least 2 components, got n = 0"),
         (lambda: RotatingConv2d(0, 2, 3), "inputs must be at least 1, got 0"),
+        (lambda: ComplexConv2d(2, -3, 3), "outputs must be at least 1, got -3"),
+        (lambda: ComplexConv2d(0, 3, 3), "inputs must be at least 1, got 0"),
+        (lambda: ComplexConv2d(2, 3, 0), "kernel_size must be at least 1, got 0"),
+        (lambda: ComplexLinear(0, 3), "inputs must be at least 1, got 0"),
+        (lambda: ComplexLinear(2, -3), "outputs must be at least 1, got -3"),
+        (lambda: ComplexBatchNorm2d(-1), "channels must be at least 1, got -1"),
+        (lambda: ComplexBatchNorm2d(0), "channels must be at least 1, got 0"),
+        (lambda: ComplexBatchNorm2d(2, eps=-1), "eps must be positive and finite, got -1"),
+        (lambda: ModReLU(-1), "channels must be at least 1, got -1"),
+        (lambda: DecoupledConv2d(2, -3, 3), "outputs must be at least 1, got -3"),
+        (lambda: DecoupledConv2d(0, 3, 3), "inputs must be at least 1, got 0"),
+        (lambda: DecoupledConv2d(2, 3, 0), "kernel_size must be at least 1, got 0"),
+        (lambda: PathwayLayer(2, -3, 4), "outputs must be at least 1, got -3"),
+        (lambda: PathwayLayer(0, 3, 4), "inputs must be at least 1, got 0"),
+        (lambda: PathwayLayer(2, 3, 0), "modules must be at least 1, got 0"),
         (lambda: add_rotation(torch.rand(1, 1, 2, 2), 1), "at least 2 components"),
         (lambda: magnitude(torch.rand(2, 3)), "even number of channels"),
         (lambda: KuramotoLayer(2, 3)(torch.rand(1, 2, 3, 4, 5), torch.rand(1, 2, 3, 4, 4)), r"got \(1, 2, 3, 4, 4\)"),

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import time
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from capsnet import oscillators
 from capsnet.oscillators import energy, order_parameter, random_phases, rotate, simplex, step, tangent, unit
+from tests.reference import synchrony as reference
 
 NAN = torch.tensor([[math.nan, 1.0], [0.0, 1.0]])
 
@@ -124,8 +126,36 @@ def test_simplex_corners_are_equally_far_apart(count: int) -> None:
     assert corners.shape[1] >= 3
 
 
-def test_simplex_of_one_corner_is_a_unit_vector() -> None:
-    assert simplex(1).norm() == 1
+@pytest.mark.parametrize(
+    ("count", "dim"),
+    [(1, 1), (1, 3), (2, 1), (2, 3), (3, 3), (4, 3), (5, 7), (10, 9), (10, 20), (100, 99), (100, 100), (150, 149)],
+)
+def test_simplex_equals_loop_over_corners(count: int, dim: int) -> None:
+    expected = reference.simplex(count, dim)
+    torch.testing.assert_close(simplex(count, dim, dtype=torch.float64), expected, rtol=0, atol=1e-12)
+    assert torch.equal(simplex(count, dim), expected.float())
+
+
+def test_simplex_of_many_corners_takes_no_loop_over_them() -> None:
+    """At 1,000 corners a loop over triples takes half a minute; routing makes them in every forward."""
+    began = time.perf_counter()
+    corners = simplex(1000, dtype=torch.float64)
+    assert time.perf_counter() - began < 5
+    assert corners.shape == (1000, 999)
+    torch.testing.assert_close(corners[0] @ corners[1:].T, torch.full((999,), -1 / 999, dtype=torch.float64))
+
+
+def test_simplex_is_a_constant_to_exporters() -> None:
+    class Corners(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ simplex(x.shape[-1], dtype=x.dtype)
+
+    x = normal(0, 2, 10)
+    expected = x @ simplex(10, dtype=torch.float64)
+    program = torch.export.export(Corners(), (x,), strict=False)
+    assert not [node for node in program.graph.nodes if "arange" in str(node.target)]
+    for run in (program.module(), torch.compile(Corners(), backend="aot_eager", fullgraph=True)):
+        torch.testing.assert_close(run(x), expected, rtol=0, atol=1e-15)
 
 
 def test_random_phases_repeat_with_their_seed() -> None:
@@ -151,6 +181,7 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
     [
         (lambda: step(torch.eye(2), torch.eye(2), 0.0), "gamma must be positive"),
         (lambda: step(torch.eye(2), torch.eye(2), math.nan), "gamma must be positive"),
+        (lambda: step(torch.eye(2), torch.eye(2), "a"), "gamma must be positive and finite, got 'a'"),  # type: ignore[arg-type]
         (lambda: step(torch.ones(5, 1), torch.ones(5, 1)), "at least 2 components, got n = 1"),
         (lambda: rotate(torch.eye(3), torch.ones(2)), "have 3 rates, got 2"),
         (lambda: rotate(torch.ones(5, 1), torch.ones(0)), "at least 2 components, got n = 1"),
@@ -163,6 +194,7 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
         (lambda: oscillators.phase_colours(NAN), "oscillators must be finite, got nan"),
         (lambda: oscillators.phase_colours(torch.full((4, 3), math.inf)), "oscillators must be finite, got inf"),
         (lambda: oscillators.phase_colours(torch.eye(2), NAN[0]), "weights must be finite, got nan"),
+        (lambda: oscillators.phase_colours(torch.eye(2), torch.tensor([1.0, -2])), "at least 0, got -2"),
         (
             lambda: oscillators.phase_colours(torch.ones(4, 3), torch.ones(3)),
             r"weights of shape \(4,\), as x, got \(3,\)",
@@ -173,6 +205,12 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
         (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.zeros(2)), "all weights are zero"),
         (lambda: oscillators.simulate(torch.zeros(3), torch.eye(2), time=1), "is 3 x 3, got"),
         (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=0), "time must be positive"),
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time="a"), "time must be positive and finite, got 'a'"),  # type: ignore[arg-type]
+        (lambda: oscillators.simulate(torch.zeros(3), "a", time=1), "coupling must be a number or a tensor, got 'a'"),  # type: ignore[arg-type]
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=1, lag="a"), "lag must be a number"),  # type: ignore[arg-type]
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=1, lag=torch.zeros(2)), r"one number, got .*\(2,\)"),  # type: ignore[arg-type]
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=1, every=1.5), "whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
+        (lambda: oscillators.simulate(torch.zeros(3), 1.0, time=1, every=0), "whole number of at least 1, got 0"),
         (lambda: oscillators.phase_clusters(NAN, 2), "oscillators must be finite, got nan"),
         (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=NAN[0]), "weights must be finite, got nan"),
         (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.tensor([2.0, -1])), "at least 0, got -1"),

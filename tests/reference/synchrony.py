@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from capsnet.functional import squash
-from capsnet.oscillators import simplex
 
 
 def kuramoto_velocity(theta: list[float], omega: list[float], coupling: list[list[float]], lag: float) -> list[float]:
@@ -16,6 +15,21 @@ def kuramoto_velocity(theta: list[float], omega: list[float], coupling: list[lis
         omega[i] + sum(coupling[i][j] * math.sin(theta[j] - theta[i] - lag) for j in range(len(theta)))
         for i in range(len(theta))
     ]
+
+
+def simplex(count: int, dim: int) -> Tensor:
+    """Unit vectors, one after the other, with the same inner product with all earlier ones: (count, dim).
+
+    The rest of the length of each is a new direction. The last of several has none left.
+    """
+    corners = [[0.0] * dim for _ in range(count)]
+    for k, corner in enumerate(corners):
+        for j in range(k):
+            rest = sum(a * b for a, b in zip(corner[:j], corners[j][:j], strict=True))
+            corner[j] = (-1 / (count - 1) - rest) / corners[j][j]
+        if k == 0 or k < count - 1:
+            corner[k] = math.sqrt(1 - sum(a * a for a in corner[:k]))
+    return torch.tensor(corners, dtype=torch.float64)
 
 
 def unit(x: Tensor) -> Tensor:
@@ -39,7 +53,7 @@ def kuramoto_couplings(
     Dense routing has one position, which sees all. votes (P, K, J, D), presences w (I,), index (P, K) -> (P, K, J)
     """
     P, K, J, _ = votes.shape
-    phi = [list(simplex(J, dtype=torch.float64)) for _ in range(P)]
+    phi = [list(simplex(J, max(3, J - 1))) for _ in range(P)]
     theta = [torch.zeros_like(phi[0][0]) for _ in w]
     coupling = torch.zeros(P, K, J, dtype=torch.float64)
     seen = [[(p, k) for p in range(P) for k in range(K) if index[p, k] == i] for i in range(len(w))]  # by each child

@@ -1,6 +1,7 @@
 """The batcher: batches up to the limit, errors of single items, cancelled requests."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,18 +22,25 @@ def batched(use: Callable[[Batcher[int, int], ThreadPoolExecutor], Any], compute
 
 def test_batches_grow_up_to_the_limit() -> None:
     sizes: list[int] = []
+    go_on = threading.Event()
 
     def double(items: list[int]) -> list[int]:
         sizes.append(len(items))
+        assert go_on.wait(60)
         return [2 * item for item in items]
 
     async def use(batcher: Batcher[int, int], preparing: ThreadPoolExecutor) -> list[int]:
-        return await asyncio.gather(*(batcher.ask(lambda n=n: n, preparing) for n in range(25)))
+        first = asyncio.create_task(batcher.ask(lambda: 25, preparing))
+        while not sizes:
+            await asyncio.sleep(0.001)
+        others = [asyncio.create_task(batcher.ask(lambda n=n: n, preparing)) for n in range(25)]
+        while len(batcher._queue) < 25:  # they arrive while the first is computed
+            await asyncio.sleep(0.001)
+        go_on.set()
+        return await asyncio.gather(*others, first)
 
-    assert batched(use, double, largest=10, wait=0.2) == [2 * n for n in range(25)]
-    assert sum(sizes) == 25
-    assert max(sizes) == 10
-    assert len(sizes) == 3
+    assert batched(use, double, largest=10) == [2 * n for n in range(26)]
+    assert sizes == [1, 10, 10, 5]
 
 
 def test_failing_item_fails_alone() -> None:

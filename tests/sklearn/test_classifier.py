@@ -17,16 +17,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 import capsnet
 from capsnet.sklearn import CapsNetClassifier
 
 TINY = {"conv_channels": 4, "kernel_size": 3, "primary_types": 2, "primary_dim": 4, "pose_dim": 4, "decoder": False}
-# why a check of scikit-learn cannot pass; check_estimator reports these as expected failures
-EXPECTED = {
-    "check_methods_sample_order_invariance": "it wants 1e-9, but sums in float32 depend on the place in a batch by 1e-7"
-}
 # the checks that scikit-learn itself may skip, and what it says: one needs a variable that SciPy reads when it is
 # imported, one needs pandas, which nothing here depends on (its first half, objects that are no arrays, does run)
 SKIPPED = {
@@ -46,6 +42,7 @@ QUICK = (  # of about 60 checks, those of inputs, parameters and state that trai
     "check_requires_y_none",
     "check_dict_unchanged",
     "check_methods_subset_invariance",
+    "check_methods_sample_order_invariance",
     "check_transformers_unfitted",
 )
 
@@ -141,8 +138,49 @@ def test_files_and_data_sets(tmp_path: Path) -> None:
     numbered = tiny(epochs=1).fit(pairs)
     assert numbered.classes_.tolist() == [0, 1]
     assert 0 <= numbered.score(pairs) <= 1
-    with pytest.raises(ValueError, match="was trained on arrays"):
-        tiny(epochs=1).fit(images, labels).predict(files)
+    assert np.allclose(classifier.predict_proba(images), classifier.predict_proba(files), atol=1e-6)
+    with pytest.raises(
+        ValueError, match=r"trained on numbers from -\d+ to \d.*give an array of such numbers, not files"
+    ):
+        tiny(epochs=1).fit(images - 9.0, labels).predict(files)
+
+
+def test_lists_of_arrays_and_of_pillow_images() -> None:
+    images, labels = bars(12)
+    expected = tiny(epochs=1).fit(images, labels).predict_proba(images)
+    for pictures in (list(images), [torch.from_numpy(one) for one in images], [Image.fromarray(one) for one in images]):
+        classifier = tiny(epochs=1).fit(pictures, labels)
+        assert classifier.model_.image_size == (8, 8)
+        assert np.allclose(classifier.predict_proba(pictures), expected, atol=1e-6)
+    assert cross_val_score(tiny(epochs=1), [Image.fromarray(one) for one in images], labels, cv=2).shape == (2,)
+    odd = [Image.fromarray(images[0]), Image.fromarray(images[1, :6])]
+    for pictures in (odd, [one.crop((0, 0, 6, 6)) for one in odd]):  # several sizes; a size that no file is brought to
+        classifier = tiny(epochs=1).fit(pictures, labels[:2])
+        assert classifier.model_.image_size == (32, 32)
+        assert classifier.predict(pictures).shape == (2,)
+    assert tiny(epochs=1, image_shape=(9, 8)).fit(odd, labels[:2]).model_.image_size == (9, 8)
+    with pytest.raises(ValueError, match=r"must have one shape, got \(8, 8\) and \(6, 8\): resize them"):
+        tiny().fit([images[0], images[1, :6]], labels[:2])
+
+
+def test_trained_on_arrays_it_takes_every_kind_of_picture(fitted: CapsNetClassifier, tmp_path: Path) -> None:
+    images, labels = bars(6)
+    expected = fitted.predict_proba(images)
+    files = [tmp_path / f"{k}.png" for k in range(6)]
+    for file, image in zip(files, images, strict=True):
+        Image.fromarray(image).save(file)
+    pairs = [(torch.from_numpy(image / np.float32(255)), label) for image, label in zip(images, labels, strict=True)]
+
+    class Pairs(Dataset):
+        def __len__(self) -> int:
+            return len(pairs)
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, str]:
+            return pairs[index]
+
+    for pictures in (files, [Image.fromarray(one) for one in images], Pairs(), capsnet.data.adapt(pairs)):
+        assert np.allclose(fitted.predict_proba(pictures), expected, atol=1e-6)
+    assert fitted.score(Pairs()) == fitted.score(images, labels) == 1
 
 
 def test_early_stopping_keeps_the_best_epoch() -> None:
@@ -160,6 +198,8 @@ def test_class_weights_change_the_loss() -> None:
         for weight in (None, "balanced", {"stands": 50.0})
     ]
     assert shares[0] < shares[1] < shares[2]
+    with pytest.raises(ValueError, match=r"The classes, \['lies', 'stands'\], are not in class_weight"):
+        tiny(class_weight={"stand": 50.0}).fit(images, labels)
 
 
 def test_threads_are_restored() -> None:
@@ -177,6 +217,13 @@ def test_networks_without_poses_transform_to_features() -> None:
     assert classifier.transform(images).ndim == 2
     again = copy_of(classifier).fit(images, labels)  # dropout is seeded, too
     assert np.array_equal(again.predict_proba(images), classifier.predict_proba(images))
+    assert len(classifier.get_feature_names_out()) == classifier.transform(images).shape[1]
+
+
+def test_features_that_it_transforms_to_have_names(fitted: CapsNetClassifier) -> None:
+    names = fitted.get_feature_names_out().tolist()
+    assert names == [f"capsnetclassifier{k}" for k in range(2 * TINY["pose_dim"])]
+    assert fitted.set_output(transform="default").transform(bars(4)[0]).shape == (4, len(names))
 
 
 def test_scikit_learns_tools_take_it() -> None:
@@ -187,6 +234,14 @@ def test_scikit_learns_tools_take_it() -> None:
     flat = images.reshape(len(images), -1)
     assert make_pipeline(StandardScaler(), tiny(epochs=1)).fit(flat, labels).predict(flat).shape == (40,)
     assert make_pipeline(tiny(), LogisticRegression()).fit(images, labels).score(images, labels) == 1  # on poses
+
+
+def test_the_default_works_in_scikit_learns_tools() -> None:
+    images, labels = bars(16)
+    default = CapsNetClassifier().set_params(epochs=3, random_state=0)
+    assert cross_val_score(default, images, labels, cv=2).tolist() == [1, 1]
+    flat = images.reshape(len(images), -1)
+    assert make_pipeline(StandardScaler(), default).fit(flat, labels).predict(flat).shape == (16,)
 
 
 def named_checks() -> dict[str, Any]:
@@ -212,7 +267,7 @@ def test_checks_that_are_skipped_say_why(name: str) -> None:
 
 @pytest.mark.slow
 def test_all_checks_of_scikit_learn() -> None:
-    results = check_estimator(tiny(epochs=30), expected_failed_checks=EXPECTED, on_skip=None, on_fail=None)
+    results = check_estimator(tiny(epochs=30), on_skip=None, on_fail=None)
     failed = {row["check_name"]: str(row["exception"])[:300] for row in results if row["status"] == "failed"}
     assert not failed
     skipped = {row["check_name"]: str(row["exception"]) for row in results if row["status"] == "skipped"}

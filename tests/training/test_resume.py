@@ -36,13 +36,14 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         {},
         {"model": "cnn-small", "model_options": {}, "ema": None, "keep": "last"},
         {"model": "efficient-capsnet", "model_options": {"channels": [4, 4, 4, 8], "decoder_widths": [8, 9]}},
+        {"model": "akorn-small", "model_options": {"channels": 2, "depth": 1, "steps": 2}},
     ],
 )
 def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict
 ) -> None:
     """Mid-epoch and at an epoch's end, with augmentation, one-cycle, averaged weights; with dropout in the CNN, with
-    BatchNorm in Efficient-CapsNet."""
+    BatchNorm in Efficient-CapsNet, with first phases at random in AKOrN."""
     monkeypatch.setattr(loop, "RECORD_EVERY", 1)
     config = dataclasses.replace(quick, **change)
     uninterrupted = capsnet.train(config, out=tmp_path / "whole", figures=False)

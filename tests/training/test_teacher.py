@@ -99,3 +99,11 @@ def test_teacher_must_fit(quick: TrainConfig, trained: Path, options: dict[str, 
     config = dataclasses.replace(quick, teacher=str(trained))
     with pytest.raises(ValueError, match=message):
         load_teacher(config, student(quick, **options))
+
+
+def test_wrong_teacher_leaves_no_folder(quick: TrainConfig, trained: Path, tmp_path: Path) -> None:
+    """So the corrected command can use the same folder."""
+    config = dataclasses.replace(quick, data="mnist", teacher=str(trained))
+    with pytest.raises(ValueError, match="must agree in image size"):
+        capsnet.train(config, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

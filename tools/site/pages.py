@@ -66,7 +66,8 @@ def notebook_page(notebook: Path) -> str:
     for cell in json.loads(notebook.read_text())["cells"]:
         text = "".join(cell["source"]).strip()
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-    parts.insert(1, f"*A notebook: `notebooks/{notebook.name}` in the repository.*")
+    where = f"A notebook: `notebooks/{notebook.name}` in the repository."
+    parts.insert(1, f"*{where} Start it in a checkout: there is no published address to install from yet.*")
     return "\n\n".join(parts) + "\n"
 
 

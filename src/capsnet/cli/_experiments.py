@@ -105,7 +105,7 @@ class Compare(Experiment):
     """Which ones (see `capsnet list routings`); default: all of them."""
     recipe: str | None = None
     """A recipe of a network that takes a routing, or the config.json of a run: trained for its own number of epochs,
-    whatever the budget (except `smoke`); default: the small CapsNet on MNIST."""
+    whatever the budget (except `smoke`); default: residual-capsnet on MultiMNIST and on crowded Shapes."""
 
     def run(self, arguments: Sequence[str]) -> None:
         options = {"routings": self.routings, "recipe": self.recipe}

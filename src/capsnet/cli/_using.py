@@ -1,6 +1,7 @@
 """The verbs that use a trained model: evaluate, predict, explain and explore."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -239,8 +240,8 @@ class Explain:
 
     image: tyro.conf.Positional[str]
     """An image file, or `-`: one image from standard input."""
-    out: Annotated[str, tyro.conf.arg(metavar="PNG")]
-    """The picture to write."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="PNG")] = None
+    """The picture to write; default: IMAGE-explained.png in the working directory, with a number if there is one."""
     model: str = DEFAULT_MODEL
     """A bundled name (see `capsnet list weights`), a file of weights, a run folder or hf:user/name."""
     label: Annotated[str | None, tyro.conf.arg(name="class", metavar="NAME")] = None
@@ -251,11 +252,13 @@ class Explain:
     """Print the class, the lengths, the maps and the contributions, (H', W', types), as JSON."""
 
     def run(self, arguments: Sequence[str]) -> None:
-        if Path(self.out).suffix.lower() != ".png":
+        from capsnet.inference.prediction import png_name
+
+        if self.out is not None and Path(self.out).suffix.lower() != ".png":
             raise ValueError(f"--out names a .png file, got {self.out}")
         picture = sys.stdin.buffer.read() if self.image == STANDARD_INPUT else self.image
         seen = capsnet.explain(self.model, picture, self.label, beside=self.beside)
-        path = seen.save(self.out)
+        path = seen.save(self.out or png_name(self.image, "explained", os.path.exists))
         if self.json:
             values = {"class": seen.label, "length": seen.length, "lengths": seen.lengths, "map": seen.map.tolist()}
             beside = {name: one.tolist() for name, one in seen.beside.items()}

@@ -4,12 +4,13 @@ Colour never stands alone: each series has its own marker or hatch as well, so t
 colour-blind people, and text stays readable at half size.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, heading, save, text
+from capsnet.drawing.style import BLUE, DPI, FAINT, INK, MUTED, ORANGE, VERMILLION, figure, heading, save, text
 from capsnet.metrics import Measure
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def intervals(
             low, high = measure.interval or (measure.mean, measure.mean)
             ax.errorbar(
                 [measure.mean],
-                [y + 0.2 * (n - (len(measures) - 1) / 2)],
+                [y + min(0.2, 0.8 / len(measures)) * (n - (len(measures) - 1) / 2)],
                 xerr=[[measure.mean - low], [high - measure.mean]],
                 label=None if y else measure.name,
                 color=colour, marker=marker, markersize=9, linestyle="none", capsize=4,
@@ -182,9 +183,7 @@ def intervals(
     _row_axis(ax, list(rows), xlabel)
     ax.grid(visible=False, axis="y")
     ax.set_xlim(*limits)
-    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "handletextpad": 0.2}
-    ax.legend(fontsize=TICK, frameon=False, labelcolor=INK, ncols=3, **place)
-    heading(ax, title, "")
+    heading(ax, title, "", lift=_legend_above(ax))
     return save(fig, path, plot=True)
 
 
@@ -212,6 +211,20 @@ def log_axis(ax: "Axes", unit: str = "") -> None:
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}{unit}")
     ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend_above(ax: "Axes") -> float:
+    """A legend between plot and title, in as few rows as fit the width; how many points it is higher than one row."""
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "handletextpad": 0.2}
+    count = len(ax.get_legend_handles_labels()[0])
+    heights: list[float] = []
+    for rows in range(1, count + 1):
+        legend = ax.legend(fontsize=TICK, frameon=False, labelcolor=INK, ncols=math.ceil(count / rows), **place)
+        box = legend.get_window_extent()
+        heights.append(box.height * 72 / DPI)
+        if box.x1 <= ax.get_window_extent().x1:
+            break
+    return heights[-1] - heights[0]
 
 
 def _whisker(ax: "Axes", x: float, measure: Measure, colour: str) -> None:

@@ -74,11 +74,11 @@ def text(ax: "Axes", x: float, y: float, words: str, size: float = BODY, color: 
     ax.text(x, y, words, fontsize=size, color=color, parse_math=False, **style)  # a "$" in a class name is a dollar
 
 
-def heading(ax: "Axes", title: str, note: str, zoom: float = 1) -> None:
-    """Title and note above a plot, as on a ``canvas``."""
+def heading(ax: "Axes", title: str, note: str, zoom: float = 1, lift: float = 0) -> None:
+    """Title and note above a plot, as on a ``canvas``; ``lift`` points higher to leave room for something else."""
     box: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "parse_math": False}
-    ax.annotate(title, (0, 1), (0, 24 * zoom), fontsize=TITLE * zoom, color=INK, weight="bold", **box)
-    ax.annotate(note, (0, 1), (0, 9 * zoom), fontsize=SMALL * zoom, color=MUTED, **box)
+    ax.annotate(title, (0, 1), (0, 24 * zoom + lift), fontsize=TITLE * zoom, color=INK, weight="bold", **box)
+    ax.annotate(note, (0, 1), (0, 9 * zoom + lift), fontsize=SMALL * zoom, color=MUTED, **box)
 
 
 def pixels(images: ArrayLike, ndim: int) -> np.ndarray:

@@ -1,16 +1,32 @@
-"""Controls of ``binding``: groupings of pixels by methods that learn nothing."""
+"""What ``binding`` is made of: scores of a method, and groupings of pixels by methods that learn nothing."""
 
 from collections.abc import Callable
-from typing import cast
+from statistics import fmean
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from capsnet import oscillators
-from capsnet.inference.binding import Grouping, Scenes, by_phase, centres_of, distances
+from capsnet.experiments._report import Measure
+from capsnet.inference.binding import Grouping, Scenes, Scores, by_phase, centres_of, distances
+from capsnet.metrics import mean_interval
 
 LATTICE = {"n": 4, "steps": 60, "gamma": 0.5}  # of the control without any learning
+
+
+class Result(NamedTuple):
+    """Scores of one method on one set: a list of values per picture for each seed."""
+
+    runs: list[Scores]
+
+    def measure(self, name: str, kind: int = 0) -> Measure:
+        """Mean over the pictures for each seed; the interval is that of the mean over pictures."""
+        columns = [run[kind] for run in self.runs]
+        pictures = [fmean(values) for values in zip(*columns, strict=True)]
+        means = [fmean(values) for values in columns]
+        return Measure(name, means, "", interval=mean_interval(pictures), n=len(pictures))
 
 
 def by_position(scenes: Scenes) -> Grouping:

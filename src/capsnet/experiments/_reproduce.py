@@ -59,6 +59,9 @@ def reproduce(
     style.require_matplotlib(f"the figures of {name}")  # not after hours of training
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     planned = experiment.plan(lab)  # wrong options show here, before anything is written
+    used_seeds = sorted({config.seed for config in planned}) or [0]
+    if seeds is not None and len(used_seeds) < seeds:
+        log.warning("%s has no networks that it trains with several seeds: seeds=%d has no effect", name, seeds)
     long = budget in ("day", "paper") or (budget != "smoke" and options.get("recipe") is not None)
     if long and ask is not None:
         log.info("timing a few steps of each network that %s needs", name)
@@ -66,7 +69,6 @@ def reproduce(
             raise Declined(f"{name} was not started")
     started, clock = time.strftime("%Y-%m-%dT%H:%M:%S%z"), time.perf_counter()
     report = experiment.run(lab.open())
-    used_seeds = sorted({config.seed for config in planned}) or [0]
     report.source = {
         "name": name,
         "title": experiment.title,

@@ -84,7 +84,6 @@ def run(lab: Lab, variants: Mapping[str, Options], what: str, title: str) -> Rep
     """Train and measure all variants; the first is the ordinary one. ``what`` they are: operators, activations."""
     report = Report(differs=differences(lab))
     plain, attacked = lab.pick((200, 50), (2000, 500), (10_000, 2000))
-    errors: Errors = {name: {} for name in variants}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in variants}
     sizes = {}
     for seed in lab.seeds:
@@ -98,14 +97,13 @@ def run(lab: Lab, variants: Mapping[str, Options], what: str, title: str) -> Rep
             found[name].append(
                 lab.remember("errors", lambda t=trained, made=made: measured(lab, t, made(), plain, attacked), **inputs)
             )
-    for name, seeds in found.items():
-        errors[name] = {key: error_measure(f"{name}, {key}", [one[key] for one in seeds]) for key in CONDITIONS}
-    report.measures = [one["clean"] for one in errors.values()]
     report.raw = {
         "variants": {name: variant._asdict() | {"parameters": sizes[name]} for name, variant in variants.items()},
         "accuracy of each seed": found,
         "strength": {"contrast": CONTRAST, "noise": NOISE, "eps": EPS, "steps": steps(lab)},
     }
+    errors = errors_of(report)
+    report.measures = [one["clean"] for one in errors.values()]
     report.tables = [table(errors, sizes)]
     report.findings = findings(errors, sizes, what)
     report.draw(
@@ -117,6 +115,14 @@ def run(lab: Lab, variants: Mapping[str, Options], what: str, title: str) -> Rep
         "The same digits as they are, with less contrast, with noise, and attacked on the ordinary network.",
     )
     return report
+
+
+def errors_of(report: Report) -> Errors:
+    """The error of each variant under each condition, from the raw numbers."""
+    return {
+        name: {key: error_measure(f"{name}, {key}", [one[key] for one in seeds]) for key in CONDITIONS}
+        for name, seeds in report.raw["accuracy of each seed"].items()
+    }
 
 
 def steps(lab: Lab) -> int:

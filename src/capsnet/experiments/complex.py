@@ -17,6 +17,7 @@ mask them.
 from typing import Any
 
 from capsnet.experiments import _robust
+from capsnet.experiments._claims import Claim, lower
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Report
 from capsnet.experiments._robust import Options
@@ -40,8 +41,14 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return _robust.plan(lab, variants(lab))
 
 
-@register(
-    "complex", "Complex-valued networks: activations beside a real twin, on clean, noisy and attacked images", plan=plan
-)
+def claims(report: Report) -> list[Claim]:
+    text, source = "Complex networks are as good as real ones of the same size", "Trabelsi et al. 2018"
+    return [lower(f"{text}: {name}", source, report, f"{name}, clean", f"{TWIN}, clean") for name in NAMES]
+
+
+TITLE = "Complex-valued networks: activations beside a real twin, on clean, noisy and attacked images"
+
+
+@register("complex", TITLE, plan=plan, claims=claims)
 def run(lab: Lab) -> Report:
     return _robust.run(lab, variants(lab), "activations", "Complex numbers and their twin of real numbers")

@@ -14,6 +14,7 @@ masking, and the report says so.
 """
 
 from capsnet.experiments import _robust
+from capsnet.experiments._claims import Claim, most_often_lower
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Report
 from capsnet.experiments._robust import Options
@@ -22,6 +23,7 @@ from capsnet.layers.decoupled import ANGLES, LENGTHS
 from capsnet.training import TrainConfig
 
 ORDINARY = "ordinary convolution"
+BOUNDED = ("sphere", "ball", "tanh")
 G = {"cosine": "cos", "linear": "linear", "squared": "cos²"}
 
 
@@ -39,7 +41,25 @@ def plan(lab: Lab) -> list[TrainConfig]:
     return _robust.plan(lab, variants(lab))
 
 
-@register("decoupled", "Decoupled convolutions: error, low contrast, noise, attacks and what only hides", plan=plan)
+def claims(report: Report) -> list[Claim]:
+    """Lower errors, and more robust where h is bounded, by the number of operators."""
+    errors = _robust.errors_of(report)
+    ordinary, others = errors[ORDINARY], [name for name in errors if name != ORDINARY]
+    bounded = [name for name in others if name.partition(" ")[0] in BOUNDED]
+    source = "Liu et al. 2018"
+    return [
+        most_often_lower(text, source, [(errors[name][key], ordinary[key]) for name in names], where)
+        for text, names, key, where in (
+            ("Decoupled convolutions have a lower error", others, "clean", "operators"),
+            ("Decoupled convolutions with a bounded h resist attacks", bounded, "PGD", "bounded operators under PGD"),
+        )
+    ]
+
+
+TITLE = "Decoupled convolutions: error, low contrast, noise, attacks and what only hides"
+
+
+@register("decoupled", TITLE, plan=plan, claims=claims)
 def run(lab: Lab) -> Report:
     report = _robust.run(lab, variants(lab), "operators", "Decoupled convolutions: h of the length, g of the angle")
     report.differs.append(

@@ -26,6 +26,7 @@ import torch
 
 from capsnet.drawing.animation import render, save_gif
 from capsnet.drawing.style import BLUE, FAINT, INK, MUTED, VERMILLION, figure, heading, text
+from capsnet.experiments._claims import Claim, past
 from capsnet.experiments._pathnet import (
     LAYERS,
     LR,
@@ -152,7 +153,28 @@ def settings(lab: Lab) -> dict[str, Any]:
 TITLE = "PathNet: forgetting and transfer between pairs of tasks, noisy binary MNIST and Fashion-MNIST"
 
 
-@register("pathnet", TITLE, settings=settings)
+def claims(report: Report) -> list[Claim]:
+    """That the first task is not forgotten, and that its frozen path makes the second one faster."""
+    pairs = report.raw["pairs"]
+    same = sum(pair["logits equal to the bit"] for pair in pairs)
+    kept = Claim(
+        "With a frozen path the first task is not forgotten",
+        "Fernando et al. 2017",
+        "holds" if same == len(pairs) else "does not hold",
+        f"The logits of the first task stay equal to the bit in {same} of {len(pairs)} pairs of tasks.",
+    )
+    binary = [pair for pair in pairs if pair["task A"] != "mnist"]
+    mean, low, high = ratio(binary, "frozen path")
+    faster = past(
+        "A frozen path makes the second task faster",
+        "Fernando et al. 2017",
+        [(Measure("", [mean], "", interval=(low, high)), 1.0, True)],
+        f"From scratch the second task takes {speed(binary, 'frozen path')} as many generations.",
+    )
+    return [kept, faster]
+
+
+@register("pathnet", TITLE, settings=settings, claims=claims)
 def run(lab: Lab) -> Report:
     binary, whole = goals(lab)
     results = []

@@ -42,7 +42,7 @@ from capsnet.inference import coupling_shares
 from capsnet.training import Run, TrainConfig
 
 WEIGHT = 0.3  # of the coupling loss, chosen on validation pictures: 0.1 sends fewer children to their object
-USUAL = {"beta": 4.0, "grow": 0.5}
+USUAL = _routed.preset("kuramoto")
 TRIALS: dict[str, dict[str, Any]] = {
     "beta grows to 4": {},
     "beta grows to 2": {"beta": 2.0},

@@ -125,7 +125,15 @@ def measured(history: list[Moment]) -> dict[str, list]:
     return {key: [np.asarray(getattr(moment, name)).tolist() for moment in history] for key, name in keys.items()}
 
 
-@register("routing-toy", "Routing by agreement in the plane: votes, couplings and parents, iteration by iteration")
+def settings(lab: Lab) -> dict[str, Any]:
+    """It draws every registered routing, so with another one its figure is of an earlier version."""
+    return {"routings": routing.list_routings()}
+
+
+TITLE = "Routing by agreement in the plane: votes, couplings and parents, iteration by iteration"
+
+
+@register("routing-toy", TITLE, settings=settings)
 def run(lab: Lab) -> Report:
     report = Report(differs=DIFFERS)
     iterations = lab.pick(2, ITERATIONS, ITERATIONS)

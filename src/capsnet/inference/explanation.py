@@ -28,10 +28,12 @@ BESIDE = {"integrated gradients": integrated_gradients, "Grad-CAM": grad_cam}
 class Explanation(NamedTuple):
     """What the children of a class capsule bring to it.
 
-    ``contributions`` are c_ij (u_hat_ij . v_j) / |v_j| after the last iteration: they add up to the length of the
-    class capsule before it is squashed. ``map`` spreads each over the pixels that its child sees, so it adds up to the
-    same. Negative numbers speak against the class. ``beside`` has maps of the same class from gradients, by name, if
-    they were asked for; their units differ.
+    ``contributions`` are c_ij (u_hat_ij . v_j) / |v_j| after the last iteration. If the routing squashes the sum of the
+    votes, as those do that declare ``presence_is_length``, they add up to the length of the class capsule before the
+    squash. With other routings their sum has no such meaning: compare them with each other (see
+    ``routing.contributions``). ``map`` spreads each over the pixels that its child sees, so it adds up to the same.
+    Negative numbers speak against the class. ``beside`` has maps of the same class from gradients, by name, if they
+    were asked for; their units differ.
     """
 
     label: str
@@ -41,15 +43,31 @@ class Explanation(NamedTuple):
     image: Tensor  # (C, H, W): the network's input
     lengths: dict[str, float]
     beside: dict[str, Tensor]  # each (H, W)
+    field: ReceptiveField | None = None  # the pixels that a child sees, if the network declares it
 
     def __str__(self) -> str:
-        y, x = divmod(int(self.map.argmax()), self.map.shape[1])
-        most = f"most of it comes from around pixel ({x}, {y})"
         against = float(-self.contributions.clamp(max=0).sum())
-        return f"{self.label} (length {self.length:.2f}): {most}; {against:.2f} of {self.total:.2f} speak against it"
+        where = f"{self.where}; {against:.2f} of {self.total:.2f} speak against it"
+        return f"{self.label} (length {self.length:.2f}): {where}"
 
     def __repr__(self) -> str:
         return f"<Explanation: {self}>"
+
+    @property
+    def where(self) -> str:
+        """Where in the picture the contributions come from, in words.
+
+        A place is named only if children see less than the picture and at most half of the map reaches half of its
+        maximum.
+        """
+        most = self.map.max()
+        if most <= 0:
+            return "no place speaks for it"
+        wide = self.field is not None and self.field.size >= max(self.map.shape)
+        if wide or (self.map > most / 2).float().mean() > 0.5:
+            return "it comes from all over the picture"
+        y, x = divmod(int(self.map.argmax()), self.map.shape[1])
+        return f"most of it comes from around pixel ({x}, {y})"
 
     @property
     def total(self) -> float:
@@ -101,7 +119,14 @@ def explain(
     asked = torch.tensor([chosen], device=picture.device)
     others = {name: method(model, picture, asked)[0].float().cpu() for name, method in BESIDE.items() if beside}
     return Explanation(
-        model.class_names[chosen], float(lengths[chosen]), maps[0], brought[0], picture[0].cpu(), named, others
+        model.class_names[chosen],
+        float(lengths[chosen]),
+        maps[0],
+        brought[0],
+        picture[0].cpu(),
+        named,
+        others,
+        model.receptive_field,
     )
 
 

@@ -246,15 +246,20 @@ class Album:
         return write_atomically(self.folder / self._name(answer.source), png.getvalue())
 
     def _name(self, source: str) -> str:
-        """Letters, digits and ``._-`` of the file's name, with an ending that no other picture has."""
-        base = re.sub(r"[^\w.-]+", "_", Path(source).stem)
-        base = base.encode()[:150].decode(errors="ignore").strip("._-") or "picture"  # file systems count bytes
-        number, name = 1, f"{base}-{self.what}.png"
-        while name.casefold() in self._taken:
-            number += 1
-            name = f"{base}-{number}-{self.what}.png"
+        name = png_name(source, self.what, lambda name: name.casefold() in self._taken)
         self._taken.add(name.casefold())
         return name
+
+
+def png_name(source: str, what: str, taken: Callable[[str], bool]) -> str:
+    """Letters, digits and ``._-`` of the picture's file name, then ``what``, with a number if that name is taken."""
+    base = re.sub(r"[^\w.-]+", "_", Path(source).stem)
+    base = base.encode()[:150].decode(errors="ignore").strip("._-") or "picture"  # file systems count bytes
+    number, name = 1, f"{base}-{what}.png"
+    while taken(name):
+        number += 1
+        name = f"{base}-{number}-{what}.png"
+    return name
 
 
 def _prepared(

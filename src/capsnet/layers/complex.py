@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from capsnet import oscillators
 from capsnet.functional import full_precision
-from capsnet.layers._shapes import check_shape
+from capsnet.layers._shapes import check_counts, check_shape
+from capsnet.oscillators.checks import check_positive
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,6 +71,7 @@ class ComplexConv2d(_ComplexWeights):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_counts(inputs=inputs, outputs=outputs, kernel_size=kernel_size)
         shape = (outputs, inputs, kernel_size, kernel_size)
         super().__init__(shape, inputs * kernel_size**2, bias, device=device, dtype=dtype)
         self.stride, self.padding = stride, padding
@@ -95,6 +97,7 @@ class ComplexLinear(_ComplexWeights):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_counts(inputs=inputs, outputs=outputs)
         super().__init__((outputs, inputs), inputs, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,6 +127,8 @@ class ComplexBatchNorm2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_counts(channels=channels)
+        check_positive("eps", eps)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.eps, self.momentum = eps, momentum
         self.gain = nn.Parameter(torch.zeros(3, channels, **options))  # rr, ri, ii
@@ -179,6 +184,7 @@ class ModReLU(nn.Module):
         self, channels: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
+        check_counts(channels=channels)
         self.bias = nn.Parameter(torch.zeros(channels, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from capsnet._names import check_name
 from capsnet.functional import full_precision, without_autocast
-from capsnet.layers._shapes import check_shape
+from capsnet.layers._shapes import check_counts, check_shape
 
 Length = Literal["sphere", "ball", "tanh", "linear", "segmented", "logarithmic"]
 Angle = Literal["cosine", "linear", "squared"]
@@ -68,6 +68,7 @@ class DecoupledConv2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_counts(inputs=inputs, outputs=outputs, kernel_size=kernel_size)
         check_name("function h of the length", h, get_args(Length))
         check_name("function g of the angle", g, get_args(Angle))
         self.stride, self.padding, self.h, self.g, self.momentum = stride, padding, h, g, momentum

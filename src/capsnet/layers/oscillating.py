@@ -10,7 +10,6 @@ J is a convolution or attention. The result is read as lengths |W x| + b, the st
 Shapes: x and c (B, C, n, H, W).
 """
 
-import math
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from capsnet.functional import full_precision
 from capsnet.layers._shapes import check_counts, check_shape
 from capsnet.oscillators import magnitude, random_phases, rotate, tangent, unit
-from capsnet.oscillators.checks import check_components
+from capsnet.oscillators.checks import check_components, check_positive
 
 
 class Oscillation(NamedTuple):
@@ -54,7 +53,8 @@ class KuramotoLayer(nn.Module):
         steps: T.
         gamma: the size of a step.
 
-    In training oscillators start at random; in evaluation at phases of a fixed ``seed``, so that answers repeat.
+    In evaluation oscillators start at phases of a fixed ``seed``, so that answers repeat. In training they start at
+    random, anew in each step, by PyTorch's generator: the trainer seeds it for each step, as for dropout.
     """
 
     def __init__(
@@ -77,8 +77,7 @@ class KuramotoLayer(nn.Module):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         check_components(n)
         check_counts(channels=channels, steps=steps)
-        if not 0 < gamma < math.inf:
-            raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
+        check_positive("gamma", gamma)
         if coupling not in ("conv", "attention"):
             raise ValueError(f'coupling must be "conv" or "attention", got {coupling!r}')
         if symmetric and coupling == "attention":

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from capsnet.layers._shapes import check_shape
+from capsnet.layers._shapes import check_counts, check_shape
 
 
 class PathwayLayer(nn.Module):
@@ -35,8 +35,7 @@ class PathwayLayer(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if modules < 1:
-            raise ValueError(f"a layer has at least 1 module, got {modules}")
+        check_counts(inputs=inputs, outputs=outputs, modules=modules)
         self.mean = mean
         self.weight = nn.Parameter(torch.empty(modules, outputs, inputs, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(modules, outputs, device=device, dtype=dtype))

@@ -1,4 +1,7 @@
-"""Oscillators that cannot be used are refused in one sentence."""
+"""Oscillators, and numbers about them, that cannot be used are refused in one sentence."""
+
+import math
+from numbers import Real
 
 from torch import Tensor
 
@@ -12,3 +15,14 @@ def check_components(n: int) -> None:
 def check_finite(what: str, values: Tensor) -> None:
     if not values.isfinite().all():
         raise ValueError(f"{what} must be finite, got {float(values[~values.isfinite()][0])}")
+
+
+def check_weights(weights: Tensor) -> None:
+    check_finite("weights", weights)
+    if (weights < 0).any():
+        raise ValueError(f"weights must be at least 0, got {float(weights.min()):g}")
+
+
+def check_positive(what: str, value: float) -> None:
+    if not isinstance(value, Real | Tensor) or not 0 < value < math.inf:
+        raise ValueError(f"{what} must be positive and finite, got {value!r}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_components, check_finite
+from capsnet.oscillators.checks import check_components, check_finite, check_weights
 from capsnet.oscillators.sphere import unit
 
 
@@ -79,9 +79,7 @@ def _check_weights(x: Tensor, weights: Tensor | None) -> Tensor:
     if counts.shape != (len(x),):
         raise ValueError(f"expected a weight for each of {len(x)} oscillators, got the shape {tuple(counts.shape)}")
     check_finite("oscillators", x)
-    check_finite("weights", counts)
-    if counts.min() < 0:
-        raise ValueError(f"weights must be at least 0, got {float(counts.min()):g}")
+    check_weights(counts)
     if counts.sum() <= 0:
         raise ValueError("all weights are zero: there is nothing to group")
     return counts

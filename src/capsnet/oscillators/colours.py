@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_components, check_finite
+from capsnet.oscillators.checks import check_components, check_finite, check_weights
 from capsnet.oscillators.sphere import unit
 
 
@@ -22,7 +22,7 @@ def phase_colours(x: Tensor, weights: Tensor | None = None) -> Tensor:
     if weights is not None:
         if weights.shape != x.shape[:-1]:
             raise ValueError(f"expected weights of shape {tuple(x.shape[:-1])}, as x, got {tuple(weights.shape)}")
-        check_finite("weights", weights)
+        check_weights(weights)
     flat = unit(x.detach().to(torch.float64)).reshape(-1, x.shape[-1])  # (N, n)
     if flat.shape[-1] > 2:
         counts = torch.ones(len(flat), dtype=torch.float64) if weights is None else weights.flatten().to(torch.float64)

@@ -14,12 +14,13 @@ For Lorentz's distribution, r = sqrt(1 - K_c / K).
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_finite
+from capsnet.oscillators.checks import check_finite, check_positive
 
 
 class Distribution(NamedTuple):
@@ -36,7 +37,7 @@ class Distribution(NamedTuple):
 
 def lorentz(width: float = 1.0) -> Distribution:
     """Half of the frequencies lie within ``width`` of 0; the others reach far."""
-    _check_positive("width", width)
+    check_positive("width", width)
     return Distribution(
         "Lorentz",
         lambda omega: width / (math.pi * (omega * omega + width * width)),
@@ -46,7 +47,7 @@ def lorentz(width: float = 1.0) -> Distribution:
 
 def normal(deviation: float = 1.0) -> Distribution:
     """The normal distribution with mean 0."""
-    _check_positive("deviation", deviation)
+    check_positive("deviation", deviation)
     scale = 1 / (deviation * math.sqrt(2 * math.pi))
     return Distribution(
         "normal",
@@ -65,7 +66,7 @@ def locked_order(coupling: float, frequencies: Distribution) -> float:
 
     Solved by bisection: the integral falls with r.
     """
-    _check_positive("coupling", coupling)
+    check_positive("coupling", coupling)
     if coupling <= critical_coupling(frequencies):
         return 0.0
     # midpoints in t: the integrand's derivatives vanish at both ends, so the rule converges fast
@@ -111,10 +112,10 @@ def simulate(
         start: (..., N) phases at time 0; by default at random by ``seed``.
         every: keep each so many steps, the first and the last included.
     """
-    _check_positive("time", time)
-    _check_positive("dt", dt)
-    if every < 1:
-        raise ValueError(f"every must be at least 1, got {every}")
+    check_positive("time", time)
+    check_positive("dt", dt)
+    if not isinstance(every, Integral) or every < 1:
+        raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
     for what, values in (("frequencies", frequencies), ("start", start)):
         if values is not None and not isinstance(values, Tensor):
             raise ValueError(f"{what} must be a tensor (torch.tensor makes one), got {type(values).__name__}")
@@ -158,9 +159,11 @@ def _arguments(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Frequencies, coupling and the first phases of ``simulate`` in float64, if they fit each other."""
     omega, theta = frequencies.to(torch.float64), start.to(torch.float64)
-    strength = torch.as_tensor(coupling, dtype=torch.float64)
-    for what, values in (("frequencies", omega), ("coupling", strength), ("start", theta), ("lag", torch.tensor(lag))):
+    strength, turn = _numbers("coupling", coupling), _numbers("lag", lag)
+    for what, values in (("frequencies", omega), ("coupling", strength), ("start", theta), ("lag", turn)):
         check_finite(what, values)
+    if turn.ndim:
+        raise ValueError(f"lag must be one number, got the shape {tuple(turn.shape)}")
     if omega.ndim < 1 or omega.shape[-1] < 1:
         raise ValueError(f"expected frequencies (..., N) of at least one oscillator, got {tuple(omega.shape)}")
     N = omega.shape[-1]
@@ -177,6 +180,8 @@ def _arguments(
     return omega, strength, theta.expand(shape).clone()
 
 
-def _check_positive(what: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{what} must be positive and finite, got {value!r}")
+def _numbers(what: str, values: float | Tensor) -> Tensor:
+    try:
+        return torch.as_tensor(values, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{what} must be a number or a tensor, got {values!r}") from None

@@ -8,14 +8,13 @@ Each oscillator is pulled towards y_i, the sum of the others and of a stimulus c
 Kuramoto's model: the tangent part of x_j is sin(theta_j - theta_i).
 """
 
-import math
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_components
+from capsnet.oscillators.checks import check_components, check_positive
 
 
 def unit(x: Tensor, dim: int = -1) -> Tensor:
@@ -98,8 +97,7 @@ def rotate(x: Tensor, rates: Tensor) -> Tensor:
 def step(x: Tensor, force: Tensor, gamma: float = 1.0, rates: Tensor | None = None) -> Tensor:
     """One step of size ``gamma``: unit(x + gamma (Omega x + tangent_x(force))). Shapes: (..., n) -> (..., n)."""
     check_components(x.shape[-1])
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma must be positive and finite, got {gamma!r}")
+    check_positive("gamma", gamma)
     velocity = tangent(x, force)
     if rates is not None:
         velocity = velocity + rotate(x, rates)
@@ -141,15 +139,12 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
     dim = max(3, count - 1) if dim is None else dim
     if count < 1 or dim < max(1, count - 1):
         raise ValueError(f"{count} corners of a simplex need at least {max(1, count - 1)} dimensions, got {dim}")
-    corners = [[0.0] * dim for _ in range(count)]  # plain numbers: for tracers and compilers the result is a constant
-    for k, corner in enumerate(corners):
-        # every corner has the same inner product with all earlier ones; the rest of its length is a new direction
-        for j in range(min(k, dim)):
-            rest = sum(a * b for a, b in zip(corner[:j], corners[j][:j], strict=True))
-            corner[j] = (-1 / (count - 1) - rest) / corners[j][j]
-        if k < dim:
-            corner[k] = math.sqrt(max(0.0, 1 - sum(a * a for a in corner[:k])))
-    return torch.tensor(corners, dtype=torch.float64).to(dtype)
+    # Cholesky's factor of the inner products. In direction k corner k has the rest of its length, and all later ones
+    # the same number. Made by numpy, so that exporters see a constant.
+    k = np.minimum(np.arange(dim, dtype=np.float64), count - 1)
+    own = np.sqrt(1 - k / (max(1, count - 1) * (count - k)))
+    later = -own / np.maximum(1, count - 1 - k)
+    return torch.as_tensor(np.eye(count, dim) * own + np.tri(count, dim, -1) * later).to(dtype)
 
 
 def random_phases(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:

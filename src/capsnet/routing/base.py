@@ -268,7 +268,11 @@ def divided(trace: Trace, routing: Routing) -> Tensor:
 def contributions(trace: Trace) -> Tensor:
     """What each child brings to each parent, along the parent: c_ij (u_hat_ij . v_j) / |v_j|, in every iteration.
 
-    Over the children these add up to |s_j|, where s_j is the sum that the routing squashes.
+    Over the children these add up to the part of s_j = sum_i c_ij u_hat_ij that lies along v_j. A routing that squashes
+    s_j or a multiple of it, as those do that declare ``presence_is_length``, keeps its direction: the sum is then
+    |s_j|, apart from a learned bias or weight. Others may normalise the pose, or count each child as much as it is
+    present, which the couplings leave out: the sum is then neither the length of the pose nor the presence, and the
+    numbers only compare the children of a parent.
 
     Shapes: a dense trace -> (R, B, I, J).
     """

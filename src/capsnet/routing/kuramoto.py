@@ -16,6 +16,7 @@ weighted by their presences.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -69,6 +70,7 @@ class Kuramoto(SquashingRouting):
 
     name: ClassVar[str] = "kuramoto"
     sentence: ClassVar[str] = "Each child sends its vote to the parents that it is in phase with."
+    dense_options: ClassVar[Mapping[str, Any]] = {"beta": 4.0, "grow": 0.5}
     iterations: int = 3
     beta: float = 4.0
     grow: float = 0.0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -25,11 +25,12 @@ from capsnet.training import TrainConfig, learn
 LARGEST = 96  # pixels a side up to which small pictures are enlarged to suit a network
 
 
-class CapsNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
+class CapsNetClassifier(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A capsule network (or any other network for pictures of this package) for scikit-learn.
 
-    ``X`` may be an array of pictures (N, H, W), (N, H, W, C) or (N, C, H, W), an array (N, features), a list of files,
-    or, without ``y``, a data set of (image, label) of torch, of Hugging Face or of this package.
+    ``X`` may be an array of pictures (N, H, W), (N, H, W, C) or (N, C, H, W) or a list of them, an array (N, features),
+    a list of files or of Pillow images, or, without ``y``, a data set of (image, label) of torch, of Hugging Face or of
+    this package. A classifier trained on one kind of pictures takes the other kinds, too.
 
     Pictures of uint8 are divided by 255, floats in [0, 1] stay as they are. Other numbers, and all features, are scaled
     to [0, 1] by the least and the largest number in training. Features become a picture of ``image_shape``, or of the
@@ -113,6 +114,7 @@ class CapsNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             options: dict[str, Any] = {"patience": self.patience, "device": self.device}
             done = learn(self._config(seed), training, validation, weights=self._weights(numbers), **options)
         self.model_, self.n_epochs_, self.validation_scores_ = done
+        self._n_features_out = self._ask(pictures[:1], _poses).shape[1]  # of get_feature_names_out
         return self
 
     def predict(self, X: Any) -> NDArray:
@@ -127,7 +129,8 @@ class CapsNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """The poses of the class capsules, (N, J * D), or the last features of a network without poses, (N, F)."""
-        return self._answers(X, _poses)
+        check_is_fitted(self)
+        return self._ask(self._reader.read_again(self, X), _poses)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The accuracy; ``y`` is None if ``X`` is a data set of (image, label)."""
@@ -160,16 +163,23 @@ class CapsNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         super().__setstate__(state)
 
     def _lengths(self, X: Any) -> NDArray[np.float32]:
-        return self._answers(X, lambda model, images: model(images).lengths)
-
-    def _answers(self, X: Any, ask: Callable[[Model, torch.Tensor], torch.Tensor]) -> NDArray[np.float32]:
         check_is_fitted(self)
-        pictures = self._reader.read_again(self, X)
+        return self._ask(self._reader.read_again(self, X), lambda model, images: model(images).lengths)
+
+    def _ask(
+        self, pictures: NDArray[np.float32], ask: Callable[[Model, torch.Tensor], torch.Tensor]
+    ) -> NDArray[np.float32]:
+        """Answers in batches of one size: with it rounding changes, and with rounding the answer to an example.
+
+        So the last batch has examples of the one before, and the order of the examples does not matter.
+        """
         device, parts = next(self.model_.parameters()).device, []
+        size = min(self.batch_size, len(pictures))
         with _threads(self.n_jobs), evaluating(self.model_):
-            for start in range(0, len(pictures), self.batch_size):
-                images = torch.from_numpy(self._repeated(pictures[start : start + self.batch_size]))
-                parts.append(ask(self.model_, images.to(device)).float().cpu().numpy())
+            for start in range(0, len(pictures), size):
+                first = min(start, len(pictures) - size)
+                images = torch.from_numpy(self._repeated(pictures[first : first + size]))
+                parts.append(ask(self.model_, images.to(device))[start - first :].float().cpu().numpy())
         return np.concatenate(parts)
 
     def _data_sets(
@@ -204,10 +214,7 @@ class CapsNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _weights(self, numbers: NDArray) -> torch.Tensor | None:
         if self.class_weight is None:
             return None
-        chosen: Any = self.class_weight
-        if isinstance(chosen, Mapping):
-            chosen = {j: chosen.get(label, 1.0) for j, label in enumerate(self.classes_.tolist())}
-        values = compute_class_weight(chosen, classes=np.arange(len(self.classes_)), y=numbers)
+        values = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[numbers])
         return torch.from_numpy(np.asarray(values)).float()
 
     def _config(self, seed: int) -> TrainConfig:

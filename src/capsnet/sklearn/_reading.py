@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 from torch.utils.data import Dataset as TorchDataset
@@ -28,7 +29,7 @@ class Reader:
         if image_shape is not None and len(image_shape) not in (2, 3):
             raise ValueError(f"image_shape must be (H, W) or (H, W, C), got {image_shape}")
         self.image_shape = image_shape
-        self.preprocess: data.Preprocess | None = None  # of files; None: arrays
+        self.preprocess: data.Preprocess | None = None  # how a file becomes such a picture, if it can
         self.low, self.high = 0.0, 1.0
         self.shape: tuple[int, ...] = ()  # (C, H, W)
 
@@ -39,26 +40,32 @@ class Reader:
 
     def read(self, estimator: Any, X: Any) -> NDArray[np.float32]:
         """Training pictures, from which the scale is taken."""
-        if are_files(X):
-            size = self.image_shape[:2] if self.image_shape else (FRAME, FRAME)
-            return self._adapted([(file, 0) for file in X], size)[0]
+        if are_pictures(X):
+            return self._adapted([(picture, 0) for picture in X], self._frame(X))[0]
+        X = stacked(X)
         numbers = self._numbers(estimator, X, True)
         low, high = float(numbers.min()), float(numbers.max())
+        usual = None
         if _has_pictures(X) and numbers.dtype == np.uint8:
-            low, high = 0.0, 255.0
+            usual = 0.0, 255.0
         elif _has_pictures(X) and numbers.dtype.kind == "f" and low >= 0 and high <= 1:
-            low, high = 0.0, 1.0
-        self.low, self.high, self.shape = low, high, tuple(numbers.shape[1:])
+            usual = 0.0, 1.0
+        channels, height, width = self.shape = tuple(numbers.shape[1:])
+        self.low, self.high = usual or (low, high)
+        self.preprocess = data.preprocess_for((height, width), channels) if usual else None
         return self._scaled(numbers)
 
     def read_again(self, estimator: Any, X: Any) -> NDArray[np.float32]:
         """Other pictures, as the training pictures were read."""
-        if not is_data_set(X) and not are_files(X):
-            return self._scaled(self._numbers(estimator, X, False))
+        if not is_data_set(X) and not are_pictures(X):
+            return self._scaled(self._numbers(estimator, stacked(X), False))
         if isinstance(X, data.Dataset):
             pictures = X.batch(range(len(X))).images.numpy()
         elif self.preprocess is None:
-            raise ValueError("the classifier was trained on arrays: give an array of the same shape")
+            raise ValueError(
+                f"the classifier was trained on numbers from {self.low:g} to {self.high:g}, laid out as (C, H, W) = "
+                f"{self.shape}: give an array of such numbers, not files, Pillow images or a data set"
+            )
         else:
             images = images_of(X) if is_data_set(X) else X
             pictures = np.stack([self.preprocess(as_picture(image)).numpy() for image in images])
@@ -94,6 +101,14 @@ class Reader:
             self._check(pictures)
         return pictures
 
+    def _frame(self, pictures: Any) -> tuple[int, ...]:
+        """(H, W) of files and Pillow images: that of the images, if they have one that files can be brought to."""
+        if self.image_shape:
+            return self.image_shape[:2]
+        sizes = {getattr(picture, "size", (0, 0)) for picture in pictures}
+        width, height = sizes.pop()
+        return (FRAME, FRAME) if sizes or data.preprocess_for((height, width), 1) is None else (height, width)
+
     def _layout(self, features: int) -> tuple[int, int, int]:
         """(H, W, C) of the picture that features are laid out in."""
         side = math.isqrt(features - 1) + 1
@@ -104,7 +119,8 @@ class Reader:
         return height, width, channel
 
     def _scaled(self, numbers: NDArray) -> NDArray[np.float32]:
-        return np.clip((numbers - self.low) / ((self.high - self.low) or 1.0), 0, 1).astype(np.float32)
+        high = 255.0 if self.preprocess is not None and numbers.dtype == np.uint8 else self.high
+        return np.clip((numbers - self.low) / ((high - self.low) or 1.0), 0, 1).astype(np.float32)
 
     def _check(self, pictures: NDArray) -> None:
         if tuple(pictures.shape[1:]) != self.shape:
@@ -121,7 +137,23 @@ def is_data_set(X: Any) -> bool:
     return is_columns(X) or isinstance(X, TorchDataset | data.Dataset)
 
 
-def are_files(X: Any) -> bool:
-    """Whether these are names of files."""
-    one_axis = isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1
-    return one_axis and len(X) > 0 and all(isinstance(file, str | Path) for file in X)
+def are_pictures(X: Any) -> bool:
+    """Whether these are names of files or Pillow images."""
+    return _one_axis(X) and len(X) > 0 and all(isinstance(one, str | Path | Image.Image) for one in X)
+
+
+def stacked(X: Any) -> Any:
+    """A list of arrays (H, W), (H, W, C) or (C, H, W) as one array; everything else as it is."""
+    if not _one_axis(X) or not len(X) or as_array(next(iter(X))).ndim < 2:
+        return X
+    arrays = [as_array(one) for one in X]
+    if others := {array.shape for array in arrays} - {arrays[0].shape}:
+        raise ValueError(
+            f"arrays in a list must have one shape, got {arrays[0].shape} and {min(others)}: resize them, or give "
+            "Pillow images or files, which are resized to image_shape"
+        )
+    return np.stack(arrays)
+
+
+def _one_axis(X: Any) -> bool:
+    return isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1

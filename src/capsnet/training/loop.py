@@ -119,9 +119,10 @@ def train(
         with distributed.local_main_first():
             splits = load_splits(config, source)
         model = build(config, splits[0]).to(rank_device)
+        state = new_state(config, model, compile)  # refuses a wrong teacher before there is a folder
         run = open_on_all_ranks(config, out, resume)
         with run.lock(), logging_redirect_tqdm():
-            return train_in(run, new_state(config, model, compile), *splits, compile, figures, trackers)
+            return train_in(run, state, *splits, compile, figures, trackers)
 
 
 def train_in(
