@@ -29,6 +29,9 @@ class Experiment:
     device: Device = "auto"
     fresh: bool = False
     """Start from nothing, also if there are results of an earlier run."""
+    jobs: int = 1
+    """How many networks are trained at a time, each with its share of the cores. On two cores, 2 is faster than 1 for
+    small networks."""
     yes: bool = False
     """Do not ask before a long run."""
 
@@ -46,6 +49,7 @@ class Experiment:
                 out=self.out,
                 device=self.device,
                 fresh=self.fresh,
+                jobs=self.jobs,
                 ask=(lambda question: say(question) is None) if self.yes else confirm,
                 **options,
             )

@@ -13,7 +13,7 @@ import torch
 from capsnet._files import write_atomically
 from capsnet._names import check_name
 from capsnet.drawing import style
-from capsnet.experiments import _estimate, _registry
+from capsnet.experiments import _estimate, _jobs, _registry
 from capsnet.experiments._registry import Experiment
 from capsnet.experiments.lab import Budget, Lab
 from capsnet.inference import pick_device
@@ -35,6 +35,7 @@ def reproduce(
     out: str | Path = "results",
     device: str = "auto",
     fresh: bool = False,
+    jobs: int = 1,
     ask: Callable[[str], bool] | None = None,
     **options: Any,
 ) -> Path:
@@ -48,6 +49,8 @@ def reproduce(
         out: where the results go. What was finished there before is not done again.
         device: auto, cpu, cuda or mps.
         fresh: start from nothing, whatever was done before.
+        jobs: how many networks are trained at a time, each in a process of its own with its share of the threads. A
+            script that asks for more than one needs ``if __name__ == "__main__":`` around what it does.
         options: what the experiment itself takes: ``compare`` takes ``routings`` (names) and ``recipe`` (a name or
             the path of a config.json), ``binding`` takes ``data`` (names of its sets), ``small-data`` takes ``data``
             (folders, or ``faces``), the other ones of this package nothing.
@@ -56,6 +59,8 @@ def reproduce(
     """
     experiment = _registry.get(name)
     check(experiment, budget, seeds, options)
+    if not 1 <= jobs <= _jobs.MOST:
+        raise ValueError(f"jobs must lie between 1 and {_jobs.MOST}, got {jobs}")
     style.require_matplotlib(f"the figures of {name}")  # not after hours of training
     lab = Lab(name, budget, seeds or SEEDS[budget], out, device=device, fresh=fresh, options=options)
     planned = experiment.plan(lab)  # wrong options show here, before anything is written
@@ -67,8 +72,12 @@ def reproduce(
         log.info("timing a few steps of each network that %s needs", name)
         if not ask(_estimate.sentence(name, lab, planned)):
             raise Declined(f"{name} was not started")
-    started, clock = time.strftime("%Y-%m-%dT%H:%M:%S%z"), time.perf_counter()
-    report = experiment.run(lab.open())
+    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    lab.open()
+    if jobs > 1 and budget != "shipped":
+        _jobs.train_all(lab, planned, jobs)
+    clock = time.perf_counter()
+    report = experiment.run(lab)
     report.source = {
         "name": name,
         "title": experiment.title,

@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -130,6 +130,10 @@ class Lab:
         epochs = [line for line in Run(folder).records("epoch") if line["epoch"] == results["epoch"]]
         validation = epochs[-1].get("val_accuracy")
         return Trained(self._load(folder / WEIGHTS), results, validation, folder, took.get("processor"))
+
+    def keep(self, folders: Iterable[Path]) -> None:
+        """Use these runs, which are new, also with ``fresh``."""
+        self._cleared.update(folders)
 
     def _load(self, source: str | Path) -> Model:
         return load(source).to(pick_device(self.device))
