@@ -26,12 +26,12 @@ FEW = 1_000
 
 
 def sizes(lab: Lab) -> list[int]:
-    return lab.pick([10, 100], [10, 30, 100, 1000, 10_000, ALL], [10, 30, 100, 300, 1000, 3000, 10_000, 30_000, ALL])
+    return lab.pick([10, 100], [10, 30, 100, 1000, 10_000, ALL], [10, 30, 100, 300, 1000, 3000, 10_000, 30_000, ALL], [10, 30, 100, 300, 1000, 10_000, ALL])
 
 
 def steps(lab: Lab) -> tuple[int, int]:
     """Steps of every training, and the largest batch."""
-    return lab.pick((10, 20), (300, 200), (100 * 469, 128), (2000, 128))
+    return lab.pick((10, 20), (300, 200), (100 * 469, 128), (1000, 64))
 
 
 def config(lab: Lab, net: str, size: int, seed: int) -> TrainConfig:
