@@ -8,7 +8,7 @@ from torch import Tensor
 
 from capsnet import routing
 from capsnet.routing import Edges, Formula, Routed, Routing
-from capsnet.routing.base import agree, couple, gather, stack_trace, weigh
+from capsnet.routing.steps import agree, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from capsnet.kernels._chunk import Chunk
 from capsnet.kernels.votes import LinearVotes, Votes, form_votes
 from capsnet.layers import DenseCaps
 from capsnet.routing import Edges, Routed, Uniform
-from capsnet.routing.base import agree, distance, gather, level
+from capsnet.routing.steps import agree, distance, gather, level
 from tests.kernels._bytes import Bytes, counted
 
 B, I, J, D, K = 32, 72, 10, 16, 8

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from capsnet import routing
 from capsnet.routing import Edges, Formula, Routed, Routing, couple
-from capsnet.routing.base import agree, gather, stack_trace, weigh
+from capsnet.routing.steps import agree, gather, stack_trace, weigh
 from tests.routing import suite
 
 NAMED = [routing.get(name) for name in routing.list_forms()]

@@ -136,7 +136,7 @@ def training_step(config: TrainConfig, device: str = "cpu") -> Callable[[], int]
     size, for measuring time or memory."""
     training = first(data.load(config.data, config.train_on), config.limit)
     model = build(config, training).to(pick_device(device))
-    precision = choose_precision(config, model, training) if config.precision == "auto" else config.precision
+    precision = choose_precision(config, model, training)[0] if config.precision == "auto" else config.precision
     objective = Objective(model, precision)
     batch = training.batch(range(min(config.batch_size, len(training))))
     inputs = loss_inputs(batch, model)

@@ -32,7 +32,7 @@ _BLOCKS = 8  # into how many blocks of parents a product is cut, so that its int
 class Votes:
     """Votes (B, I, J, D) of children u (B, I, K) and matrices (I, J, D, K), as a routing gets them.
 
-    ``gather``, ``agree`` and ``distance`` of ``routing.base`` contract them without forming them. In all other
+    ``gather``, ``agree`` and ``distance`` of ``routing.steps`` contract them without forming them. In all other
     operations they act as the tensor, which is then formed, once (``tensor``). So no method has a name of a tensor's
     method and another meaning.
     """

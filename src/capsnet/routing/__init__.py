@@ -2,19 +2,7 @@
 
 from capsnet.routing._registry import describe, get, list_forms, list_routings, option_names, register
 from capsnet.routing.attention import Attention
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Phases,
-    Routed,
-    Routing,
-    SquashingRouting,
-    Trace,
-    contributions,
-    couple,
-    divided,
-    undecided,
-)
+from capsnet.routing.base import Edges, Formula, Phases, Routed, Routing, SquashingRouting, Trace
 from capsnet.routing.dynamic import Dynamic
 from capsnet.routing.em import EM
 from capsnet.routing.heinsen import Heinsen
@@ -23,6 +11,8 @@ from capsnet.routing.inverted_attention import InvertedAttention
 from capsnet.routing.kmeans import KMeans
 from capsnet.routing.kuramoto import Kuramoto
 from capsnet.routing.self_attention import SelfAttention
+from capsnet.routing.steps import agree, couple, distance, gather, level, softmax, square_length, stack_trace, weigh
+from capsnet.routing.traces import contributions, divided, undecided
 from capsnet.routing.uniform import Uniform
 from capsnet.routing.variational import VariationalBayes
 
@@ -60,14 +50,22 @@ __all__ = [
     "Trace",
     "Uniform",
     "VariationalBayes",
+    "agree",
     "contributions",
     "couple",
     "describe",
+    "distance",
     "divided",
+    "gather",
     "get",
+    "level",
     "list_forms",
     "list_routings",
     "option_names",
     "register",
+    "softmax",
+    "square_length",
+    "stack_trace",
     "undecided",
+    "weigh",
 ]

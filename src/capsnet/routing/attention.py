@@ -17,20 +17,8 @@ import torch
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Normalised,
-    Routed,
-    SquashingRouting,
-    agree,
-    check_count,
-    gather,
-    level,
-    per_edge,
-    softmax,
-    stack_trace,
-)
+from capsnet.routing.base import Edges, Formula, Normalised, Routed, SquashingRouting, check_count, per_edge
+from capsnet.routing.steps import agree, gather, level, softmax, stack_trace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,6 @@ A routing that declares ``continues`` takes ``start``, poses of the parents or 0
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -239,49 +238,6 @@ def per_edge(values: Tensor, edges: Edges | None) -> Tensor:
     return values if edges is None else values[:, edges.index]
 
 
-def undecided(couplings: Tensor, logits: Tensor, normalised: Normalised) -> Tensor:
-    """Mean entropy of the couplings of a child, relative to its largest value: 1 undecided, 0 decided.
-
-    With ``normalised="children"``, it is the entropy of the couplings of a parent. Couplings to which a learned prior
-    was added (``"none"``) are replaced by the softmax of their logits.
-
-    Shapes: ``couplings`` and ``logits`` (R, ..., I, J) -> (R, ...).
-    """
-    axis = -2 if normalised == "children" else -1
-    if normalised == "none":
-        probabilities = logits.softmax(dim=axis)
-    else:
-        probabilities = couplings / couplings.sum(dim=axis, keepdim=True).clamp_min(1e-30)
-    entropy = torch.special.entr(probabilities).sum(dim=axis) / math.log(max(2, couplings.shape[axis]))
-    return entropy.mean(dim=-1).clamp(0, 1)
-
-
-def divided(trace: Trace, routing: Routing) -> Tensor:
-    """How each child is divided among its parents, also where couplings sum to one over something else.
-
-    Shapes: those of ``trace.couplings``.
-    """
-    couplings = trace.logits.softmax(dim=-1) if routing.normalised == "none" else trace.couplings
-    return couplings / couplings.sum(dim=-1, keepdim=True).clamp_min(1e-30)
-
-
-def contributions(trace: Trace) -> Tensor:
-    """What each child brings to each parent, along the parent: c_ij (u_hat_ij . v_j) / |v_j|, in every iteration.
-
-    Over the children these add up to the part of s_j = sum_i c_ij u_hat_ij that lies along v_j. A routing that squashes
-    s_j or a multiple of it, as those do that declare ``presence_is_length``, keeps its direction: the sum is then
-    |s_j|, apart from a learned bias or weight. Others may normalise the pose, or count each child as much as it is
-    present, which the couplings leave out: the sum is then neither the length of the pose nor the presence, and the
-    numbers only compare the children of a parent.
-
-    Shapes: a dense trace -> (R, B, I, J).
-    """
-    if trace.couplings.ndim != 4:
-        raise ValueError(f"expected the trace of a dense layer, got couplings of shape {tuple(trace.couplings.shape)}")
-    along = torch.nn.functional.normalize(trace.poses, dim=-1)  # (R, B, J, D)
-    return trace.couplings * torch.einsum("bijd,rbjd->rbij", trace.votes, along)
-
-
 def by_parent(votes: Tensor) -> Tensor:
     """The same votes with each parent's together in memory, so that contractions over children copy nothing."""
     return votes.transpose(-3, -2).contiguous().transpose(-3, -2)
@@ -327,98 +283,3 @@ def check_count(what: str, value: object) -> None:
     """Refuse what is not a whole number of at least 1. Beyond ``MOST_ITERATIONS`` a forward pass would not end."""
     if type(value) is not int or not 1 <= value <= MOST_ITERATIONS:
         raise ValueError(f"{what} must be a whole number from 1 to {MOST_ITERATIONS}, got {value!r}")
-
-
-def level(votes: Tensor, value: float = 0.0) -> Tensor:
-    """The same logit for every vote: where most routings start. Shapes: votes (..., I, J, D) -> (..., I, J).
-
-    It is one number in memory. ``couple`` and ``weigh`` keep couplings that are equal for all parents as one column,
-    for which ``gather`` needs a single product.
-    """
-    return votes.new_ones(()).mul(value).expand(votes.shape[:-1])
-
-
-def weigh(coupling: Tensor, weights: Tensor | None, edges: Edges | None) -> Tensor:
-    """Couplings times the children's factors (B, I): the weight of each vote. Shapes: as ``coupling``."""
-    if weights is None:
-        return coupling
-    factors = per_edge(weights, edges).unsqueeze(-1)
-    if coupling.stride(-1) == 0:
-        return (coupling[..., :1] * factors).expand(coupling.shape)
-    return coupling * factors
-
-
-def gather(coupling: Tensor, votes: Tensor) -> Tensor:
-    """Each parent's sum of coupled votes [Eq. 2]: (..., I, J), (..., I, J, D) -> (..., J, D)."""
-    if isinstance(votes, kernels.Votes):
-        return votes.coupled(coupling)
-    return torch.einsum("...ij,...ijd->...jd", coupling, votes)
-
-
-def agree(votes: Tensor, pose: Tensor) -> Tensor:
-    """How much each vote agrees with its parent: (..., I, J, D), (..., J, D) -> (..., I, J)."""
-    if isinstance(votes, kernels.Votes):
-        return votes.agreement(pose)
-    return torch.einsum("...ijd,...jd->...ij", votes, pose)
-
-
-def distance(votes: Tensor, pose: Tensor) -> Tensor:
-    """Squared distance of each vote from its parent: (..., I, J, D), (..., J, D) -> (..., I, J).
-
-    Of votes that are not in memory the square is multiplied out. Its rounding error is that of their squared length,
-    so it is less exact for votes that are far from zero and near each other.
-    """
-    if isinstance(votes, kernels.Votes):
-        square = pose.square().sum(dim=-1).unsqueeze(-2)  # (B, 1, J)
-        return (votes.square_length() - 2 * votes.agreement(pose) + square).clamp_min(0)
-    return (votes - pose.unsqueeze(-3)).square().sum(dim=-1)
-
-
-def square_length(votes: Tensor) -> Tensor:
-    """Squared length of each vote: (..., I, J, D) -> (..., I, J)."""
-    if isinstance(votes, kernels.Votes):
-        return votes.square_length().clamp_min(0)
-    return votes.square().sum(dim=-1)
-
-
-def softmax(logits: Tensor, dim: int) -> Tensor:
-    """Softmax over the parents (-1) or the children (-2) of logits (..., I, J), in their order in memory."""
-    if logits.stride(-1) == 1:
-        return logits.softmax(dim=dim)
-    # parents first: the order of ``agree`` of votes that are not in memory
-    return logits.movedim(-1, 0).softmax(dim=0 if dim == -1 else -1).movedim(0, -1)
-
-
-def stack_trace(history: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Trace:
-    """(coupling, logits, pose, activation) of each iteration as one trace."""
-    couplings, logits, poses, activations = (torch.stack(column) for column in zip(*history, strict=True))
-    return Trace(couplings, logits, poses, activations)
-
-
-def couple(logits: Tensor, edges: Edges | None = None, *, leaky: bool = False) -> Tensor:
-    """Couplings from logits: each child's softmax over its parents [Eq. 3].
-
-    ``leaky`` adds an orphan parent with logit zero, whose coupling is dropped, so that a child's couplings sum to less
-    than 1. With ``edges`` the softmax runs over the parents at all positions that see the child: a scatter log-sum-exp.
-
-    Shapes: ``logits`` (B, I, J) -> (B, I, J); with ``edges``, (B, P, K, J) -> (B, P, K, J).
-    """
-    if edges is None:
-        shape, equal = logits.shape, not any(logits.stride())  # as ``level`` makes them
-        if equal:
-            logits = logits[:1, :1]
-        if leaky:
-            logits = torch.cat([torch.zeros_like(logits[..., :1]), logits], dim=-1)
-        coupling = softmax(logits, -1)
-        coupling = coupling[..., 1:] if leaky else coupling
-        return coupling[..., :1].expand(shape) if equal else coupling
-    B, P, K, J = logits.shape
-    child = edges.index.reshape(1, P * K).expand(B, -1)  # (B, P*K)
-    flat = logits.reshape(B, P * K, J)
-    floor = 0.0 if leaky else -torch.inf
-    peak = flat.new_full((B, edges.children), floor).scatter_reduce(1, child, flat.detach().amax(-1), "amax")
-    peak = peak.masked_fill(peak == -torch.inf, 0.0)  # a child that no position sees
-    shifted = (flat - peak.gather(1, child).unsqueeze(-1)).exp()  # (B, P*K, J)
-    start = (-peak).exp() if leaky else torch.zeros_like(peak)  # the orphan's coupling
-    total = start.scatter_add(1, child, shifted.sum(-1))  # (B, I)
-    return (shifted / total.gather(1, child).unsqueeze(-1)).reshape(B, P, K, J)

@@ -21,19 +21,8 @@ from torch import Tensor
 from capsnet import kernels
 from capsnet.functional import get_squash, length
 from capsnet.kernels.votes import form_votes
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Routed,
-    SquashingRouting,
-    agree,
-    check_count,
-    couple,
-    gather,
-    level,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting, check_count
+from capsnet.routing.steps import agree, couple, gather, level, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,8 @@ from torch import Tensor
 
 from capsnet import kernels
 from capsnet.functional import full_precision, without_autocast
-from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count
+from capsnet.routing.steps import couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,19 +21,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Routed,
-    Routing,
-    agree,
-    check_count,
-    couple,
-    gather,
-    level,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count
+from capsnet.routing.steps import agree, couple, gather, level, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,18 +19,8 @@ from torch import Tensor
 
 from capsnet import kernels
 from capsnet.functional import get_squash
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Normalised,
-    Routed,
-    SquashingRouting,
-    couple,
-    gather,
-    level,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Normalised, Routed, SquashingRouting
+from capsnet.routing.steps import couple, gather, level, stack_trace, weigh
 from capsnet.routing.uniform import Uniform
 
 

@@ -17,7 +17,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count
+from capsnet.routing.steps import agree, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

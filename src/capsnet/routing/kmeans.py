@@ -25,20 +25,8 @@ import torch
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Routed,
-    SquashingRouting,
-    agree,
-    check_count,
-    couple,
-    distance,
-    gather,
-    level,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting, check_count
+from capsnet.routing.steps import agree, couple, distance, gather, level, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

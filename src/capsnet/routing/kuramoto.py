@@ -25,22 +25,8 @@ from torch import Tensor
 
 from capsnet.functional import get_squash
 from capsnet.oscillators import simplex, tangent, unit
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Phases,
-    Routed,
-    SquashingRouting,
-    agree,
-    check_count,
-    couple,
-    gather,
-    level,
-    per_edge,
-    square_length,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Phases, Routed, SquashingRouting, check_count, per_edge
+from capsnet.routing.steps import agree, couple, gather, level, square_length, stack_trace, weigh
 
 NOISE = 100  # rounding errors: a smaller pull on a silent child is none
 FAINT = 1 / 3  # a child is silent if its agreements sum to less than the smallest number to this power: derivatives of

@@ -15,19 +15,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import (
-    Edges,
-    Formula,
-    Normalised,
-    Routed,
-    SquashingRouting,
-    agree,
-    couple,
-    gather,
-    level,
-    stack_trace,
-    weigh,
-)
+from capsnet.routing.base import Edges, Formula, Normalised, Routed, SquashingRouting
+from capsnet.routing.steps import agree, couple, gather, level, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

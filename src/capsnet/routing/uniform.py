@@ -11,7 +11,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsnet.functional import get_squash
-from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting, couple, gather, level, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, SquashingRouting
+from capsnet.routing.steps import couple, gather, level, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

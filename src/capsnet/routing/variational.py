@@ -28,8 +28,9 @@ import torch
 from torch import Tensor
 
 from capsnet.functional import without_autocast
-from capsnet.routing.base import Edges, Formula, Routed, Routing, agree, check_count, couple, gather, stack_trace, weigh
+from capsnet.routing.base import Edges, Formula, Routed, Routing, check_count
 from capsnet.routing.em import at_least_single, tiny
+from capsnet.routing.steps import agree, couple, gather, stack_trace, weigh
 
 
 @dataclass(frozen=True, kw_only=True)

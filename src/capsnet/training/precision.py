@@ -42,7 +42,9 @@ def settle_precision(state: State, training: Dataset, run: Run) -> str:
         return config.precision
     state.examples = len(training)
     chosen = distributed.broadcast_from_main(run.first_precision) if state.step else None
-    chosen = chosen or choose_precision(config, state.model, training)
+    if chosen is None:
+        chosen, why = choose_precision(config, state.model, training)
+        log.info("precision auto: %s, because %s", chosen, why)
     objective = state.objective
     inner = objective.module if isinstance(objective, DistributedDataParallel) else objective
     assert isinstance(inner, Objective)
@@ -50,23 +52,21 @@ def settle_precision(state: State, training: Dataset, run: Run) -> str:
     return chosen
 
 
-def choose_precision(config: TrainConfig, model: Model, training: Dataset) -> str:
-    """bf16 if the device has it and the run's first steps are faster in it, else fp32; the same in all processes."""
+def choose_precision(config: TrainConfig, model: Model, training: Dataset) -> tuple[str, str]:
+    """bf16 if the device has it and the run's first steps are faster in it, else fp32; the same in all processes. The
+    second value says why."""
     device = next(model.parameters()).device
     available = has_bf16() if device.type == "cpu" else device.type == "cuda" and _gpu_has_bf16()
     if not distributed.broadcast_from_main(lambda: available):
-        log.info("precision auto: fp32, because this device has no bfloat16 products")
-        return "fp32"
+        return "fp32", "this device has no bfloat16 products"
     steps = math.ceil(len(training) / config.batch_size) * config.epochs
     if steps < LONG:
-        log.info("precision auto: fp32, because a run of %d steps is too short to measure", steps)
-        return "fp32"
+        return "fp32", f"a run of {steps} steps is too short to measure"
     measured = measure(config, model, training)  # by all processes: they compute at the same time
     seconds = distributed.broadcast_from_main(lambda: measured)
     gain = seconds["fp32"] / seconds["bf16"]
     chosen = "bf16" if gain >= GAIN else "fp32"
-    log.info("precision auto: %s, because bf16 is %.2f times as fast as fp32 in the first steps", chosen, gain)
-    return chosen
+    return chosen, f"bf16 is {gain:.2f} times as fast as fp32 in the first steps"
 
 
 def _gpu_has_bf16() -> bool:
