@@ -11,7 +11,7 @@ from capsnet.routing.inverted_attention import InvertedAttention
 from capsnet.routing.kmeans import KMeans
 from capsnet.routing.kuramoto import Kuramoto
 from capsnet.routing.self_attention import SelfAttention
-from capsnet.routing.steps import agree, couple, distance, gather, level, softmax, square_length, stack_trace, weigh
+from capsnet.routing.steps import couple
 from capsnet.routing.traces import contributions, divided, undecided
 from capsnet.routing.uniform import Uniform
 from capsnet.routing.variational import VariationalBayes
@@ -50,22 +50,14 @@ __all__ = [
     "Trace",
     "Uniform",
     "VariationalBayes",
-    "agree",
     "contributions",
     "couple",
     "describe",
-    "distance",
     "divided",
-    "gather",
     "get",
-    "level",
     "list_forms",
     "list_routings",
     "option_names",
     "register",
-    "softmax",
-    "square_length",
-    "stack_trace",
     "undecided",
-    "weigh",
 ]
