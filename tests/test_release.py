@@ -101,14 +101,14 @@ CHANGELOG = "# Changelog\n\n## 1.2.3 - 2026-11-18\n\n### Added\n- It.\n\n## 1.2.
 )
 def test_tag_of_the_version_is_released(unreleased: str) -> None:
     changelog = CHANGELOG.replace("## 1.2.3", f"{unreleased}## 1.2.3")
-    assert release.problems("v1.2.3", "someone/capsnet", "1.2.3", changelog, CITATION) == []
+    assert release.problems("v1.2.3", "someone/capsnet", "1.2.3", changelog, CITATION, "") == []
 
 
 @pytest.mark.parametrize("entry", ["- More.", "### Fixed\n- A bug.", "A sentence."])
 @pytest.mark.parametrize("heading", ["Unreleased", "[Unreleased]", "unreleased"])
 def test_tag_is_refused_while_something_is_unreleased(heading: str, entry: str) -> None:
     changelog = CHANGELOG.replace("## 1.2.3", f"## {heading}\n\n{entry}\n\n## 1.2.3")
-    (problem,) = release.problems("v1.2.3", "someone/capsnet", "1.2.3", changelog, CITATION)
+    (problem,) = release.problems("v1.2.3", "someone/capsnet", "1.2.3", changelog, CITATION, "")
     assert problem == "CHANGELOG.md has entries under Unreleased: move them to a version"
 
 
@@ -123,13 +123,22 @@ def test_tag_is_refused_while_something_is_unreleased(heading: str, entry: str) 
         ({"changelog": CHANGELOG.replace("- It.", "")}, "CHANGELOG.md needs one section '## 1.2.3 - "),
         ({"citation": CITATION.replace("1.2.3", "1.2.2")}, "CITATION.cff has no line 'version: 1.2.3'"),
         ({"citation": CITATION.replace("18", "17")}, "CITATION.cff has no line 'date-released: 2026-11-18'"),
+        ({"readme": "There is no release on PyPI yet."}, "README.md still says 'no release on PyPI'"),
+        ({"readme": "pip install '.[all]'"}, """README.md still says "pip install '.["""),
     ],
 )
 def test_tag_that_does_not_fit_is_refused(change: dict[str, str], problem: str) -> None:
     right = {"tag": "v1.2.3", "repository": "someone/capsnet", "changelog": CHANGELOG, "citation": CITATION}
-    found = release.problems(version="1.2.3", **(right | change))
+    found = release.problems(version="1.2.3", **({"readme": ""} | right | change))
     assert found
     assert found[0].startswith(problem)
+
+
+@pytest.mark.parametrize(("source", "found"), [("", ["first.ipynb"]), ("capsnet[all]", [])])
+def test_release_needs_notebooks_that_install_it(tmp_path: Path, source: str, found: list[str]) -> None:
+    written = (ROOT / "notebooks/01-first-capsule-network.ipynb").read_text()
+    (tmp_path / "first.ipynb").write_text(written.replace(r"SOURCE = \"\"", rf"SOURCE = \"{source}\""))
+    assert release.without_address(tmp_path) == found
 
 
 def test_workflow_checks_the_release_before_it_builds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "Unreleased"
+EMPTY = r"SOURCE = \"\""  # in the JSON of a notebook
+BEFORE = ("no release on PyPI", "pip install '.[")  # what the README says as long as there is none
 
 
 def sections(changelog: str) -> dict[str, str]:
@@ -27,9 +29,14 @@ def entries(text: str) -> bool:
     return any(line.strip() and not line.startswith("#") for line in text.splitlines())
 
 
-def problems(tag: str, repository: str, version: str, changelog: str, citation: str) -> list[str]:
+def without_address(notebooks: Path) -> list[str]:
+    """The notebooks whose first cell has no address to install the package from."""
+    return [path.name for path in sorted(notebooks.glob("*.ipynb")) if EMPTY in path.read_text(encoding="utf-8")]
+
+
+def problems(tag: str, repository: str, version: str, changelog: str, citation: str, readme: str) -> list[str]:
     """Why this tag cannot be released; empty if it can."""
-    found = []
+    found = [f"README.md still says {text!r}" for text in BEFORE if text in readme]
     if tag != f"v{version}":
         found.append(f"the tag is {tag or 'not set'}, and the version in src/capsnet/_version.py is {version}")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
@@ -54,8 +61,9 @@ def problems(tag: str, repository: str, version: str, changelog: str, citation: 
 def main() -> None:
     version = runpy.run_path(str(ROOT / "src/capsnet/_version.py"))["__version__"]
     tag, repository = (os.environ.get(name, "") for name in ("GITHUB_REF_NAME", "GITHUB_REPOSITORY"))
-    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff")]
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff", "README.md")]
     found = problems(tag, repository, version, *texts)
+    found += [f"notebooks/{name}: SOURCE is empty" for name in without_address(ROOT / "notebooks")]
     sys.stdout.writelines(f"{problem}\n" for problem in found)
     sys.exit(bool(found))
 

@@ -68,13 +68,28 @@ def test_findings_and_claims_are_true_either_way(net: str, caps: float, cnn: flo
     areas = {name: separated(name, one) for name, one in found.items()}
     assert areas[net]["drawing"].mean == 1
     assert areas[net]["auc"].mean == pytest.approx(1 - caps / 2)  # a tie counts half
-    sentences = findings(shown, areas, {net: paired(found[net], found[CNN])})
-    assert words in sentences[0]
-    assert f"scrambled ones) {WORDS[verdict]}." in sentences[0]
-    assert "is lower than that of mixed ones" in sentences[1]  # at 0.1 to 0.9 of 100, beyond the intervals
+    sentences = findings(shown, areas, found)
+    [said] = [one for one in sentences if one.startswith(f"Scrambled faces: the {net} ")]
+    assert words in said
+    assert f"scrambled ones) {WORDS[verdict]}." in said
+    [told] = [one for one in sentences if one.startswith(f"{net}: ")]
+    assert f"face by face fewer: {-100 * (1 - caps):+.1f} points" in told  # all mixed ones pass
     assert "the AUC of its drawing is higher than that of its" in sentences[-1]
     report = Report([one for kinds in shown.values() for one in kinds.values()], raw={name: {} for name in found})
     assert {claim.verdict for claim in claims(report) if claim.text.startswith(f"{NETS[net].kind} reject")} == {verdict}
+
+
+def test_interval_of_a_pair_covers_seeds_that_differ() -> None:
+    """One of three seeds differs: three others could all be as it is, or none."""
+    ours, theirs = margins(0.7) + margins(1.0) + margins(1.0), 3 * margins(1.0)
+    gap = paired(ours, theirs)
+    assert gap.values == pytest.approx([-30, 0, 0])
+    assert gap.interval is not None
+    assert gap.interval[0] < -25
+    assert gap.interval[1] == 0
+    level = paired(3 * margins(0.9), theirs).interval
+    assert level is not None
+    assert -18 < level[0] < level[1] < -3
 
 
 def test_day_trains_the_full_recipe_with_each_routing(monkeypatch: pytest.MonkeyPatch) -> None:

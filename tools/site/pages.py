@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from capsnet import cli
+from tools.release import EMPTY
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -62,12 +63,14 @@ def title(notebook: Path) -> str:
 
 def notebook_page(notebook: Path) -> str:
     """A notebook as Markdown: its texts, and its code in blocks."""
-    parts = []
-    for cell in json.loads(notebook.read_text())["cells"]:
+    parts, content = [], notebook.read_text()
+    for cell in json.loads(content)["cells"]:
         text = "".join(cell["source"]).strip()
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
     where = f"A notebook: `notebooks/{notebook.name}` in the repository."
-    parts.insert(1, f"*{where} Start it in a checkout: there is no published address to install from yet.*")
+    if EMPTY in content:
+        where += " Start it in a checkout: there is no published address to install from yet."
+    parts.insert(1, f"*{where}*")
     return "\n\n".join(parts) + "\n"
 
 

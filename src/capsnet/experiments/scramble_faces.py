@@ -17,25 +17,26 @@ The claim to look at (Hinton's talks): a capsule network calls a scrambled face 
 import functools
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from capsnet import data
 from capsnet.data import keyed
 from capsnet.drawing.plots import intervals
-from capsnet.experiments import _few_images
+from capsnet.experiments import _few_images, _paired
 from capsnet.experiments._claims import Claim, measure_named, past
 from capsnet.experiments._faces import SIDE
 from capsnet.experiments._few_images import FACES, Task
-from capsnet.experiments._paired import interval
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments._scramble import answers, auc_measure, scramble_quarters, separation
 from capsnet.experiments.lab import Lab, Trained, device_of
 from capsnet.experiments.scramble import CNN, NETS, WORDS, telling
 from capsnet.inference import evaluating
-from capsnet.metrics import difference, wilson_interval
+from capsnet.metrics import wilson_interval
 from capsnet.training import TrainConfig
 
+Scores = list[dict[str, list[float]]]  # see ``measured``
 KINDS = ("intact", "scrambled", "mixed")
 DRAWN = "drawing, "  # before the kind: how close the drawing is to the picture, instead of the margin of `face`
 EVEN = SIDE - SIDE % 2  # the last row and column stay where they are: an odd side has no halves
@@ -103,8 +104,7 @@ def run(lab: Lab) -> Report:
         told = [areas[net][key].shown() if key in areas[net] else "-" for key in ("auc", "drawing")]
         report.tables[0].rows.append([net, *(shown[net][kind].shown() for kind in KINDS), *told])
         report.raw[net] = {"scores": found, "auc": {key: area.values for key, area in areas[net].items()}}
-    gaps = {net: paired(found, scores[CNN]) for net, found in scores.items() if net != CNN}
-    report.findings = findings(shown, areas, gaps)
+    report.findings = findings(shown, areas, scores)
     rows = {kind: [shown[net][kind]._replace(name=net) for net in NETS] for kind in KINDS}
     heading, words = "Which pictures pass for a face", "accepted as a face, %"
     report.draw(
@@ -115,7 +115,7 @@ def run(lab: Lab) -> Report:
     return report
 
 
-def measured(lab: Lab, net: str) -> list[dict[str, list[float]]]:
+def measured(lab: Lab, net: str) -> Scores:
     """For each seed and kind the margin of `face` over the other class, and the closeness of the drawing (``DRAWN``)
     where there is one, of all faces in the order of their files."""
     seeds = []
@@ -166,14 +166,14 @@ def mixed(images: Tensor, indices: np.ndarray) -> Tensor:
     return made
 
 
-def accepted(kind: str, net: str, seeds: list[dict[str, list[float]]]) -> Measure:
+def accepted(kind: str, net: str, seeds: Scores) -> Measure:
     """The share of the faces with a positive margin; the interval is Wilson's for that many faces."""
     shares, n = [float(np.mean(np.array(one[kind]) > 0)) for one in seeds], len(seeds[0][kind])
     low, high = wilson_interval(n * float(np.mean(shares)), n)
     return Measure(title(kind, net), [100 * share for share in shares], "%", interval=(100 * low, 100 * high), n=n)
 
 
-def separated(net: str, seeds: list[dict[str, list[float]]]) -> dict[str, Measure]:
+def separated(net: str, seeds: Scores) -> dict[str, Measure]:
     """How well intact faces are told from scrambled ones, by the margin (``auc``) and by the ``drawing``."""
     names = {"auc": ("", "AUC of intact against scrambled"), "drawing": (DRAWN, "AUC by the drawing")}
     found = {}
@@ -184,33 +184,46 @@ def separated(net: str, seeds: list[dict[str, list[float]]]) -> dict[str, Measur
     return found
 
 
-def paired(caps: list[dict[str, list[float]]], cnn: list[dict[str, list[float]]]) -> Measure:
-    """A network's share of accepted scrambled faces minus the CNN's, with a bootstrap over the faces."""
-    shares = [np.mean([np.array(one["scrambled"]) > 0 for one in seeds], axis=0) for seeds in (caps, cnn)]  # (N,) each
-    gaps = 100 * (shares[0] - shares[1])
-    picks = np.random.default_rng(0).integers(0, len(gaps), (2000, len(gaps)))
-    return Measure("", [float(gaps.mean())], "points", interval=interval(gaps[picks].mean(axis=1)), n=len(gaps))
+def paired(ours: Scores, theirs: Scores, kinds: tuple[str, str] = ("scrambled", "scrambled")) -> Measure:
+    """The share that one network accepts of one kind of face minus that of the other of the other kind, face by face,
+    with a bootstrap over faces and seeds."""
+    both = [np.array([seed[kind] for seed in one]) > 0 for one, kind in zip((ours, theirs), kinds, strict=True)]
+    S, N = both[0].shape
+    draws = _paired.draw(np.arange(N), S)
+    first, second = (_paired.resampled(share, passed, draws) for passed in both)
+    gaps = [float(100 * (a.mean() - b.mean())) for a, b in zip(*both, strict=True)]
+    return Measure("", gaps, "points", interval=_paired.interval(first - second), n=N)
+
+
+def fewer(gap: Measure) -> str:
+    """A paired difference in words, with its interval."""
+    low, high = gap.interval or (gap.mean, gap.mean)
+    words = "fewer" if high < 0 else "more" if low > 0 else "not shown to be fewer or more"
+    return f"{words}: {gap.mean:+.1f} points ({low:+.1f} to {high:+.1f})"
+
+
+def share(passed: NDArray, weights: NDArray) -> NDArray:
+    """Of each seed, in percent. Shapes: (S, N), (B, N) -> (B, S)"""
+    return 100 * (weights @ passed.T) / weights.sum(axis=1, keepdims=True)
 
 
 def findings(
-    shown: dict[str, dict[str, Measure]], areas: dict[str, dict[str, Measure]], gaps: dict[str, Measure]
+    shown: dict[str, dict[str, Measure]], areas: dict[str, dict[str, Measure]], scores: dict[str, Scores]
 ) -> list[str]:
     """What the numbers say of the claim, whichever way they fall."""
-    sentences = []
-    for net, gap in gaps.items():
-        claim, (low, high) = rejects(net, shown[net], shown[CNN]), gap.interval or (0.0, 0.0)
-        words = "fewer" if high < 0 else "more" if low > 0 else "not shown to be fewer or more"
+    sentences, capsules = [], [net for net in shown if net != CNN]
+    for net in capsules:
+        claim = rejects(net, shown[net], shown[CNN])
         sentences.append(
-            f"Scrambled faces: {claim.finding[0].lower()}{claim.finding[1:-1]}; face by face {words}: {gap.mean:+.1f} "
-            f"points ({low:+.1f} to {high:+.1f}). The claim (the {net} rejects most of them and accepts most intact "
-            f"ones, the CNN accepts most scrambled ones) {WORDS[claim.verdict]}."
+            f"Scrambled faces: {claim.finding[0].lower()}{claim.finding[1:-1]}; face by face "
+            f"{fewer(paired(scores[net], scores[CNN]))}. The claim (the {net} rejects most of them and accepts most "
+            f"intact ones, the CNN accepts most scrambled ones) {WORDS[claim.verdict]}."
         )
     for net, mine in shown.items():
-        tell = difference(
-            "the share of scrambled faces that pass", mine["scrambled"], "that of mixed ones", mine["mixed"]
-        )
+        gap = paired(scores[net], scores[net], ("scrambled", "mixed"))
         sentences.append(
-            f"{net}: {tell}. Both have the same cuts; only the arrangement differs. Of intact faces, "
+            f"{net}: {mine['scrambled'].shown()} of the scrambled faces pass and {mine['mixed'].shown()} of the mixed "
+            f"ones, face by face {fewer(gap)}. Both have the same cuts; only the arrangement differs. Of intact faces, "
             f"{mine['intact'].shown()} pass."
         )
-    return sentences + [f"Telling intact from scrambled faces, {telling(net, areas)}." for net in gaps]
+    return sentences + [f"Telling intact from scrambled faces, {telling(net, areas)}." for net in capsules]
