@@ -7,7 +7,6 @@ from typing import Any
 
 from capsnet import weights
 from capsnet.drawing.document import Bullets, Code, Document, Table
-from capsnet.experiments._claims import Claim, below
 from capsnet.experiments.affine import PAPER_SHIFT, largest_shift
 from capsnet.metrics import Measure, Proportion
 
@@ -34,23 +33,6 @@ PUBLISHED: dict[str, tuple[float, str]] = {
 }
 # the same, with half credit
 HALF_CREDIT = {"capsnet-multimnist-6": "5.1 (Mazzia et al. 2021)"}
-
-# a claim about a bundled network and its plain twin, NAME-cnn
-CLAIMS = {
-    "capsnet-multimnist": "Capsules beat a plain network on overlapping digits",
-    "capsnet-multimnist-6": "Capsules beat a plain network on overlapping digits, with the shifts of the authors' code",
-}
-
-
-def weights_claims() -> list[Claim]:
-    """The claims that bundled networks decide, which were trained to the end of their schedule."""
-    found = []
-    for name, text in CLAIMS.items():
-        cards = [weights.read_metadata(weights.resolve(one))["card"] for one in (name, f"{name}-cnn")]
-        ours, twin = (error_of(card["test_accuracy"]) for card in cards)
-        words = f"the error of `{name}`", ours, f"that of `{name}-cnn`", twin
-        found.append(below(text, "Sabour et al. 2017, Table 1", *words))
-    return found
 
 
 def weights_section(runs: Path) -> str:

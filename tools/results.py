@@ -17,7 +17,7 @@ from capsnet.drawing.document import Document, Table
 from capsnet.experiments import Budget, Report, list_experiments
 from capsnet.experiments import get as get_experiment
 from tools._stale import version_of
-from tools._weights import weights_claims, weights_section
+from tools._weights import weights_section
 
 EARLIER = "Its numbers are of an earlier version and are not shown. `capsnet reproduce {}` measures them again."
 UNKNOWN = (
@@ -32,14 +32,16 @@ command, the seeds, the versions, the machine, the wall time and every raw numbe
 Networks are chosen (which epoch to keep, when to stop) on validation digits, and tested once. `±` is the standard
 deviation over seeds; brackets are 95 % intervals that say what the size of the test set leaves open. Most runs below
 have the *quick* budget: small networks, minutes of training on two CPU cores. They show whether an effect exists, not
-how large it can be; *shipped* are those of the bundled networks, and *day* strong networks on a residual stem, trained
-for hours in all. Each section says what differs.
+how large it can be; *shipped* are those of the bundled networks, and *day* strong networks on a residual stem, each
+trained for minutes to an hour. Each section says what differs.
 """
 
 
 CLAIMS = """A verdict is computed from 95 % intervals: a claim *holds* or *does not hold* where they are apart, and is
-*undecided* where they overlap. It is the verdict on the networks and trainings of that section. A quick run cannot
-refute a claim about networks that are trained to the end."""
+*undecided* where they overlap. With several seeds, Welch's interval over the seeds must agree. This is careful:
+networks that answer the same pictures may differ although their intervals overlap. [twins](#twins),
+[small-data](#small-data) and [scramble-faces](#scramble-faces) compare answer by answer. It is the verdict on the
+networks and trainings of that section. A quick run cannot refute a claim about networks that are trained to the end."""
 
 
 def gather(out: Path, docs: Path) -> list[str]:
@@ -95,9 +97,8 @@ def render(docs: Path) -> str:
 
 
 def claims_table(reports: dict[str, Report]) -> str:
-    """One row for each claim that the bundled weights and the reports decide."""
-    rows = [[c.text, c.source, c.verdict, c.finding, "[weights](#weights), shipped"] for c in weights_claims()]
-    rows += [
+    """One row for each claim that the reports decide."""
+    rows = [
         [c.text, c.source, c.verdict, c.finding, f"[{name}](#{name}), {report.source['budget']}"]
         for name, report in reports.items()
         for c in get_experiment(name).claims(report)

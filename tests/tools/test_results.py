@@ -36,7 +36,6 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
 @pytest.fixture
 def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(results, "weights_section", lambda runs: "")
-    monkeypatch.setattr(results, "weights_claims", list)
     (tmp_path / "docs").mkdir()
     return tmp_path / "docs"
 

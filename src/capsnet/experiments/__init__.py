@@ -15,7 +15,9 @@ from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments._reproduce import Declined, reproduce
 from capsnet.experiments.lab import Budget, Lab
 
-_LISTED = "table1 affine overlap perturb multimnist_figure scramble scramble_faces few_shot small_data routing_toy "
+_LISTED = (
+    "table1 twins affine overlap perturb multimnist_figure scramble scramble_faces few_shot small_data routing_toy "
+)
 _LISTED += "equivariance ablation compare kuramoto phase_routing binding pathnet decoupled complex explain"
 for _name in _LISTED.split():  # the order in which they are listed
     import_module(f"capsnet.experiments.{_name}")
