@@ -17,7 +17,8 @@ from capsnet.cli._talk import hint, one_line, say
 if TYPE_CHECKING:
     from capsnet.inference.prediction import Picture, Prediction, Skipped
 
-DEFAULT_MODEL = "capsnet-mnist"
+DEFAULT_MODEL = "efficient-mnist"  # of the bundled ones it reads digits of another origin best, see docs/weights.md
+EXPLAINED_MODEL = "capsnet-mnist"  # its children see parts of a picture
 STANDARD_INPUT = "-"
 WIDEST = 60  # characters of a column of names
 
@@ -242,7 +243,7 @@ class Explain:
     """An image file, or `-`: one image from standard input."""
     out: Annotated[str | None, tyro.conf.arg(metavar="PNG")] = None
     """The picture to write; default: IMAGE-explained.png in the working directory, with a number if there is one."""
-    model: str = DEFAULT_MODEL
+    model: str = EXPLAINED_MODEL
     """A bundled name (see `capsnet list weights`), a file of weights, a run folder or hf:user/name."""
     label: Annotated[str | None, tyro.conf.arg(name="class", metavar="NAME")] = None
     """The class to explain; default: the longest capsule's."""

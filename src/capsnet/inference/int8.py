@@ -39,12 +39,12 @@ def to_int8(model: Model) -> Model:
 
     A ValueError says so where the model has no such convolution, or the CPU no VNNI.
     """
-    if not available():
-        raise ValueError("this CPU has no instructions for sums of 8-bit products (VNNI): use the model as it is")
     deep = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d) and _suits(part)]
     if not deep:
         name = model.config.get("name", type(model).__name__)
         raise ValueError(f"{name} cannot be quantised: none of its convolutions has {DEEP} weights or more per filter")
+    if not available():
+        raise ValueError("this CPU has no instructions for sums of 8-bit products (VNNI): use the model as it is")
     light = copy.deepcopy(model).cpu().eval()
     for name in deep:
         conv = light.get_submodule(name)
