@@ -1,0 +1,65 @@
+"""Blocks of Python in the documentation run as they are written, in an empty folder. README, notebooks and the
+walk-through of synchrony have tests of their own."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import TensorDataset
+
+import capsnet
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> capsnet.data.Batch:
+    monkeypatch.chdir(tmp_path)
+    return capsnet.data.load("mnist", "test").batch(range(20))
+
+
+def run(code: list[str], **given: Any) -> dict[str, Any]:
+    space = dict(given)
+    for block in code:
+        exec(block, space)
+    return space
+
+
+def test_guide(digits: capsnet.data.Batch) -> None:
+    given = {"dataset": TensorDataset(digits.images, digits.targets), "images": digits.images}
+    space = run(blocks("guide.md"), classes=digits.targets, **given)
+    assert Path("sweep.png").is_file()
+    assert [answer.label for answer in space["answers"]] == [str(label) for label in digits.targets.tolist()]
+    assert space["result"].accuracy.n == 20
+
+
+@pytest.mark.parametrize("page", ["backbones.md", "routings.md"])
+def test_layers(page: str, digits: capsnet.data.Batch) -> None:
+    first = blocks(page)[0]  # the second of backbones.md needs timm
+    assert torch.isfinite(run([first])["loss"])
+
+
+def test_explain(digits: capsnet.data.Batch) -> None:
+    Image.fromarray((255 * digits.images[0, 0]).byte().numpy()).save("digit.png")
+    asked, beside = blocks("explain.md")
+    space = run([asked], capsnet=capsnet)
+    assert Path("map.png").is_file()
+    assert space["seen"].label == "7"  # the first test digit of MNIST
+    pytest.importorskip("captum", reason="install the extra `dev` anew")
+    assert run([beside], capsnet=capsnet)["theirs"].shape == (28, 28)
+
+
+def test_scikit_learn(digits: capsnet.data.Batch) -> None:
+    pytest.importorskip("sklearn", reason="the extra `sklearn` is not installed")
+    [whole] = blocks("scikit-learn.md")
+    for long, short in (("epochs=10", "epochs=1"), ("X, y, cv=3)", "X[:120], y[:120], cv=3)")):
+        assert long in whole
+        whole = whole.replace(long, short)
+    run([whole])
