@@ -5,13 +5,14 @@ group), since pictures of a group are alike, and seeds, since another training g
 pair get the same draws, so that what is difficult for both does not widen the interval of their difference.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 2000
+T = TypeVar("T")
 
 
 class Answers(NamedTuple):
@@ -83,12 +84,12 @@ def _areas(scores: NDArray, positive: NDArray, weights: NDArray) -> NDArray:
     return np.where(pairs > 0, ((for_a @ won) * for_b).sum(axis=1) / np.where(pairs > 0, pairs, 1), np.nan)
 
 
-def values(metric, answers: Answers) -> list[float]:
+def values(metric: Callable[[Answers, NDArray], NDArray], answers: Answers) -> list[float]:
     """A metric of each seed."""
     return metric(answers, np.ones((1, len(answers.targets))))[0].tolist()
 
 
-def resampled(metric, answers: Answers, draws: Draws) -> NDArray:
+def resampled(metric: Callable[[T, NDArray], NDArray], answers: T, draws: Draws) -> NDArray:
     """The mean over seeds of each draw. Shape: -> (B,)"""
     return np.take_along_axis(metric(answers, draws.weights), draws.seeds, axis=1).mean(axis=1)
 
