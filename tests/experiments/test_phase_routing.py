@@ -137,5 +137,5 @@ def test_claim_needs_the_share_and_no_higher_error(lead: float, error: float, ve
             report.measures.append(curve(share_name(title, name), [shares(own)], "own")[-1])
     found = claims(report)
     assert [claim.verdict for claim in found] == 2 * [*4 * ["does not hold"], verdict]
-    assert found[4].text.startswith("60 % of the children on an object go to its capsule, at no higher error")
+    assert found[4].text.startswith("60 % of the children on an object go to its capsule, at an error that is not")
     assert found[4].text.endswith("MultiMNIST, Kuramoto routing, taught")

@@ -138,7 +138,7 @@ def claims(report: Report) -> list[Claim]:
             finding = f"{share.shown()} of the couplings of children on an object go to its capsule ({share.note})."
             if name != "dynamic":
                 finding += f" {difference('The error', error, 'that of `dynamic`', plain)}."
-            price = "" if name == "dynamic" else ", at no higher error"
+            price = "" if name == "dynamic" else ", at an error that is not shown to be higher"
             text = f"{aim:.0f} % of the children on an object go to its capsule{price}: {title}, {words}"
             source = "this package" if name != "dynamic" else "Sabour et al. 2017, who name no number"
             claim = past(text, source, [(share, aim, True)], finding)

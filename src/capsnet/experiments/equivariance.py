@@ -84,7 +84,12 @@ def claims(report: Report) -> list[Claim]:
         higher(
             "When a digit moves, a capsule's direction turns more than a CNN's", paper, report, turned[0], turned[1:]
         ),
-        past("Children go to the object they belong to", paper, [(own, 50.0, True)], finding),
+        past(
+            "At least half of the coupling of children on an object goes to its capsule",
+            paper,
+            [(own, 50.0, True)],
+            finding,
+        ),
     ]
 
 
