@@ -71,7 +71,7 @@ def run(lab: Lab) -> Report:
         report.findings.append(finding(family, gap))
     report.differs.append(
         "The test pairs are generated from the 10,000 test digits. Intervals allow for pairs that share a digit "
-        "being alike."
+        "being alike. Each network was trained once: another training might turn a small difference around."
     )
     path = intervals(lab.figure("twins.png"), shown, "Overlapping digits", "test error, %", limits(shown))
     report.draw(path, "Test error of each network, with 95 % intervals over the digits.")
