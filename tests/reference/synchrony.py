@@ -1,4 +1,4 @@
-"""Synchronisation in plain loops over single oscillators, units, patches and modules."""
+"""Synchronisation in plain loops over single oscillators, units and patches."""
 
 import math
 from collections.abc import Callable
@@ -198,14 +198,3 @@ def decoupled_convolution(x: Tensor, weight: Tensor, rho: list[float], h: str, g
                 }[g]
                 result[o, top, left] = strength * angle
     return result
-
-
-def mutated_path(
-    path: list[list[int]], draws: list[list[float]], moves: list[list[int]], modules: int
-) -> list[list[int]]:
-    """PathNet's mutation: a gene moves, in a ring of modules, if its draw from [0, 1) is below 1 / (L N)."""
-    genes = sum(len(layer) for layer in path)
-    return [
-        [(gene + moves[i][j]) % modules if draws[i][j] < 1 / genes else gene for j, gene in enumerate(layer)]
-        for i, layer in enumerate(path)
-    ]
