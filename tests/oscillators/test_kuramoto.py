@@ -50,12 +50,22 @@ def test_order_is_that_of_the_theory_above_the_critical_coupling(frequencies: Di
     assert (order - theory).abs().max() < 0.02
 
 
-def test_order_of_lorentz_frequencies_has_a_closed_form() -> None:
-    frequencies = lorentz(0.5)
-    assert critical_coupling(frequencies) == pytest.approx(1.0)
-    assert locked_order(1.0, frequencies) == 0
-    for K in (1.05, 1.3, 4.0):
-        assert locked_order(K, frequencies) == pytest.approx(math.sqrt(1 - 1 / K), abs=1e-6)
+@pytest.mark.parametrize("width", [0.5, 0.001, 40.0])
+def test_order_of_lorentz_frequencies_has_a_closed_form(width: float) -> None:
+    """Also where the pull is a million times the width of the frequencies."""
+    frequencies = lorentz(width)
+    critical = critical_coupling(frequencies)
+    assert critical == pytest.approx(2 * width)
+    assert locked_order(critical, frequencies) == 0
+    for ratio in (1.01, 1.05, 1.3, 4.0, 100.0, 3e3, 1e4, 1e6):
+        assert locked_order(ratio * critical, frequencies) == pytest.approx(math.sqrt(1 - 1 / ratio), abs=1e-12)
+
+
+def test_normal_frequencies_lock_completely_in_the_limit() -> None:
+    """1 - r falls as E[omega^2] / (2 K^2)."""
+    for coupling in (1e2, 1e3, 1e4):
+        assert 1 - locked_order(coupling, normal()) == pytest.approx(0.5 / coupling**2, rel=1e-3)
+    assert locked_order(1e6, normal()) == pytest.approx(1, abs=1e-12)
 
 
 def test_order_stays_low_below_the_critical_coupling() -> None:
