@@ -42,10 +42,11 @@ def test_simulation_equals_pairwise_loop(lag: float, mean_field: bool) -> None:
 
 @pytest.mark.parametrize("frequencies", [lorentz(), normal()], ids=lambda d: d.name)
 def test_order_is_that_of_the_theory_above_the_critical_coupling(frequencies: Distribution) -> None:
-    ratios = torch.tensor([1.1, 1.25, 1.5, 2.0], dtype=torch.float64)
+    """Near the critical coupling the order settles slowly: at 1.08 times it, it is 0.02 off after 60 time units."""
+    ratios = torch.tensor([1.05, 1.08, 1.1, 1.25, 1.5, 2.0], dtype=torch.float64)
     couplings = ratios * critical_coupling(frequencies)
-    result = simulate(frequencies.frequencies(500), couplings, time=60, every=20)
-    order = result.order[-15:].mean(dim=0)
+    result = simulate(frequencies.frequencies(500), couplings, time=300, dt=0.15, every=20)
+    order = result.order[-20:].mean(dim=0)
     theory = torch.tensor([locked_order(float(K), frequencies) for K in couplings], dtype=torch.float64)
     assert (order - theory).abs().max() < 0.02
 
