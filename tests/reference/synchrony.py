@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +38,15 @@ def unit(x: Tensor) -> Tensor:
     return x / length if length else x
 
 
-def kuramoto_couplings(
+class Iteration(NamedTuple):
+    """An iteration of Kuramoto routing: couplings (P, K, J), phases of children (I, N) and of parents (P, J, N)."""
+
+    coupling: Tensor
+    children: Tensor
+    parents: Tensor
+
+
+def kuramoto_routing(
     votes: Tensor,
     w: Tensor,
     index: Tensor,
@@ -47,22 +56,24 @@ def kuramoto_couplings(
     gamma: float,
     repel: float,
     normalise: bool = False,
-) -> Tensor:
-    """The couplings of the last iteration of Kuramoto routing, where position p sees the children index[p].
+) -> list[Iteration]:
+    """The iterations of Kuramoto routing, where position p sees the children index[p].
 
-    Dense routing has one position, which sees all. votes (P, K, J, D), presences w (I,), index (P, K) -> (P, K, J)
+    Dense routing has one position, which sees all. votes (P, K, J, D), presences w (I,), index (P, K)
     """
     P, K, J, _ = votes.shape
     phi = [list(simplex(J, max(3, J - 1))) for _ in range(P)]
     theta = [torch.zeros_like(phi[0][0]) for _ in w]
-    coupling = torch.zeros(P, K, J, dtype=torch.float64)
+    done: list[Iteration] = []
     seen = [[(p, k) for p in range(P) for k in range(K) if index[p, k] == i] for i in range(len(w))]  # by each child
     for iteration in range(iterations):
+        coupling = torch.zeros(P, K, J, dtype=torch.float64)
         for i, edges in enumerate(seen):
             powers = [[math.exp(beta * float(theta[i] @ phi[p][j])) for j in range(J)] for p, _ in edges]
             total = sum(sum(row) for row in powers)
             for (p, k), row in zip(edges, powers, strict=True):
                 coupling[p, k] = torch.tensor([power / total for power in row], dtype=torch.float64)
+        done.append(Iteration(coupling, torch.stack(theta), torch.stack([torch.stack(row) for row in phi])))
         if iteration == iterations - 1:
             break
         pull = torch.zeros_like(coupling)
@@ -91,7 +102,7 @@ def kuramoto_couplings(
                 row.append(sphere_step(phi[p][j], force, gamma))
             turned_phi.append(row)
         theta, phi = turned_theta, turned_phi
-    return coupling
+    return done
 
 
 def sphere_step(x: Tensor, force: Tensor, gamma: float, omega: Tensor | None = None) -> Tensor:
