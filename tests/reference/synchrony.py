@@ -162,28 +162,6 @@ def rotating(z: Tensor, matrix: Tensor, bias: Tensor, norm: Callable[[Tensor], T
     return torch.stack([max(0.0, float(strength[o])) * unit(psi[:, o] + bias[:, o]) for o in range(O)], dim=1)
 
 
-def complex_batch_norm(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    """Each complex channel of x (B, 2 C, H, W) whitened by the inverse square root of its covariance matrix.
-
-    gain (3, C) has the entries rr, ri, ii of a symmetric matrix, shift (2, C).
-    """
-    result, C = torch.empty_like(x), x.shape[1] // 2
-    for c in range(C):
-        points = list(torch.stack([x[:, c].flatten(), x[:, C + c].flatten()], dim=1))  # N x (2,)
-        mean = sum(points[1:], points[0]) / len(points)
-        covariance = eps * torch.eye(2, dtype=x.dtype)
-        for point in points:
-            covariance += torch.outer(point - mean, point - mean) / len(points)
-        values, vectors = torch.linalg.eigh(covariance)
-        whiten = vectors @ torch.diag(values.rsqrt()) @ vectors.T
-        rr, ri, ii = gain[:, c].tolist()
-        matrix = torch.tensor([[rr, ri], [ri, ii]], dtype=x.dtype) @ whiten
-        done = torch.stack([matrix @ (point - mean) + shift[:, c] for point in points])
-        for part in range(2):
-            result[:, part * C + c] = done[:, part].reshape(x[:, c].shape)
-    return result
-
-
 def decoupled_convolution(x: Tensor, weight: Tensor, rho: list[float], h: str, g: str) -> Tensor:
     """h(|patch|) g(angle between patch and filter), patch by patch. x (C, H, W), weight (O, C, K, K) -> (O, H', W')"""
     (O, _, K, _), (_, H, W) = weight.shape, x.shape
