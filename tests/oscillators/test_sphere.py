@@ -100,6 +100,22 @@ def test_energy_never_rises_for_symmetric_coupling(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
+def test_energy_and_order_equal_loops_over_oscillators(n: int) -> None:
+    """Of several groups at once; the coupling need not be symmetric, and one group has no weight."""
+    matrix, stimulus, x = normal(0, 7, 7), normal(1, 3, 7, n), unit(normal(2, 3, 7, n))
+    weights = normal(3, 3, 7).abs()
+    weights[1] = 0
+    for k in range(3):
+        expected = reference.energy(x[k], matrix, stimulus[k])
+        assert float(energy(x, matrix @ x, stimulus)[k]) == pytest.approx(expected, abs=1e-12)
+        expected = reference.energy(x[k], matrix, 0 * stimulus[k])
+        assert float(energy(x, matrix @ x)[k]) == pytest.approx(expected, abs=1e-12)
+        assert float(order_parameter(x)[k]) == pytest.approx(reference.order_parameter(x[k], [1.0] * 7), abs=1e-12)
+        expected = reference.order_parameter(x[k], weights[k].tolist())
+        assert float(order_parameter(x, weights)[k]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
 def test_steps_commute_with_a_global_rotation(n: int) -> None:
     matrix, turn = normal(0, 12, 12), rotation(n)
     x = random_phases(12, n, seed=1, dtype=torch.float64)

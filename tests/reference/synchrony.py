@@ -38,6 +38,23 @@ def unit(x: Tensor) -> Tensor:
     return x / length if length else x
 
 
+def energy(x: Tensor, coupling: Tensor, stimulus: Tensor) -> float:
+    """Every pair of oscillators counts half for each of its two; x and stimulus (N, n), coupling (N, N)."""
+    total = 0.0
+    for i in range(len(x)):
+        for j in range(len(x)):
+            total -= 0.5 * float(coupling[i, j] * (x[i] @ x[j]))
+        total -= float(x[i] @ stimulus[i])
+    return total
+
+
+def order_parameter(x: Tensor, weights: list[float]) -> float:
+    """The length of the weighted mean of oscillators (N, n), 0 without weight."""
+    mean = [sum(w * float(one[d]) for one, w in zip(x, weights, strict=True)) for d in range(x.shape[1])]
+    total = sum(weights)
+    return math.hypot(*mean) / total if total else 0.0
+
+
 class Iteration(NamedTuple):
     """An iteration of Kuramoto routing: couplings (P, K, J), phases of children (I, N) and of parents (P, J, N)."""
 
