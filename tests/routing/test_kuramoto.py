@@ -117,6 +117,13 @@ def test_one_and_two_parents_are_routed(parents: int) -> None:
     assert votes.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("edges", [None, Edges(torch.arange(I)[None], I)], ids=["dense", "convolutional"])
+def test_no_parents_are_refused(edges: Edges | None) -> None:
+    votes = torch.rand(2, I, 0, D)
+    with pytest.raises(ValueError, match="kuramoto routing needs at least 1 parent, got votes of shape"):
+        routing.get("kuramoto")(votes if edges is None else votes[:, None], edges=edges)
+
+
 def test_equal_votes_for_all_parents_leave_children_silent() -> None:
     votes = normal(0, 2, I, 1, D).expand(2, I, J, D).clone().requires_grad_()
     routed = routing.get("kuramoto")(votes, trace=True)

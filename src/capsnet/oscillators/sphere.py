@@ -136,8 +136,10 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
     Shapes: -> (count, dim).
     """
     count = int(count)  # of a tracer's size, too
+    if count < 1:
+        raise ValueError(f"a simplex has at least 1 corner, got {count}")
     dim = max(3, count - 1) if dim is None else dim
-    if count < 1 or dim < max(1, count - 1):
+    if dim < max(1, count - 1):
         raise ValueError(f"{count} corners of a simplex need at least {max(1, count - 1)} dimensions, got {dim}")
     # Cholesky's factor of the inner products. In direction k corner k has the rest of its length, and all later ones
     # the same number. Made by numpy, so that exporters see a constant.
