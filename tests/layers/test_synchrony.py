@@ -266,6 +266,10 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: DecoupledConv2d(1, 1, 3, h="round"), "function h of the length"),  # type: ignore[arg-type]
         (lambda: DecoupledConv2d(1, 1, 3, g="sharp"), "function g of the angle"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, n=1), "at least 2 components"),
+        (lambda: KuramotoLayer(2, n="a"), "n, .*, must be a whole number, got 'a'"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, n=2.5), "n, .*, must be a whole number, got 2.5"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer("a"), "channels must be a whole number, got 'a'"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, steps=1.5), "steps must be a whole number, got 1.5"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(0), "channels must be at least 1, got 0"),
         (lambda: KuramotoLayer(2, gamma=0), "gamma must be positive"),
         (lambda: KuramotoLayer(2, gamma="a"), "gamma must be positive and finite, got 'a'"),  # type: ignore[arg-type]

@@ -216,7 +216,11 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
             r"weights of shape \(4,\), as x, got \(3,\)",
         ),
         (lambda: oscillators.phase_clusters(torch.eye(2), 3), "at least 3 oscillators"),
-        (lambda: oscillators.phase_clusters(torch.eye(2), 0), "clusters must be at least 1, got 0"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 0), "clusters must be a whole number of at least 1, got 0"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 1.5), "clusters must be a whole number .*, got 1.5"),  # type: ignore[arg-type]
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, starts=0), "starts must be a whole number .*, got 0"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, iterations=0.5), "iterations must be .*, got 0.5"),  # type: ignore[arg-type]
+        (lambda: random_phases(5, 2.5, seed=0), "n, .*, must be a whole number, got 2.5"),  # type: ignore[arg-type]
         (lambda: oscillators.phase_clusters(torch.ones(4, 1), 2), "at least 2 components, got n = 1"),
         (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.zeros(2)), "all weights are zero"),
         (lambda: oscillators.simulate(torch.zeros(3), torch.eye(2), time=1), "is 3 x 3, got"),

@@ -14,13 +14,12 @@ For Lorentz's distribution, r = sqrt(1 - K_c / K).
 
 import math
 from collections.abc import Callable
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_finite, check_positive
+from capsnet.oscillators.checks import check_count, check_finite, check_positive
 
 
 class Distribution(NamedTuple):
@@ -121,8 +120,7 @@ def simulate(
     """
     check_positive("time", time)
     check_positive("dt", dt)
-    if not isinstance(every, Integral) or every < 1:
-        raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
+    check_count("every", every)
     for what, values in (("frequencies", frequencies), ("start", start)):
         if values is not None and not isinstance(values, Tensor):
             raise ValueError(f"{what} must be a tensor (torch.tensor makes one), got {type(values).__name__}")
