@@ -40,6 +40,19 @@ def test_unit_vectors_have_length_one_and_zero_stays_zero() -> None:
     assert zero.grad.isfinite().all()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shortest"), [(torch.float32, 2.3e-13), (torch.float64, 2.8e-103)], ids=["float32", "float64"]
+)
+def test_unit_leaves_vectors_that_are_too_short_as_they_are(dtype: torch.dtype, shortest: float) -> None:
+    direction = torch.tensor([0.0, 0.6, 0.8], dtype=dtype)
+    longer, shorter = (factor * shortest * direction for factor in (1.05, 0.95))
+    torch.testing.assert_close(unit(longer), direction)
+    for x in (shorter, 0 * direction):
+        assert torch.equal(unit(x), x)
+        x.requires_grad_()
+        assert torch.equal(torch.autograd.grad(unit(x).sum(), x)[0], 0 * direction + 1)
+
+
 @pytest.mark.parametrize("length", [1e-8, 1e-13, 1e-16, 1e-19, 1e-30])
 def test_gradient_of_short_vectors_is_finite(length: float) -> None:
     """Also of the plain operations, which ``torch.func`` sees: the derivative of a square root overflows there."""

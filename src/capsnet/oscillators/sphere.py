@@ -18,7 +18,8 @@ from capsnet.oscillators.checks import check_components, check_positive
 
 
 def unit(x: Tensor, dim: int = -1) -> Tensor:
-    """Vectors scaled to length 1; zero, with a finite gradient, where they are zero.
+    """Vectors scaled to length 1. Those too short for a finite gradient stay as they are: zero, and lengths up to the
+    cube root of the precision's smallest normal number, 2.3e-13 in float32 and 2.8e-103 in float64.
 
     The squared sum is many times faster than ``torch.linalg.vector_norm`` over a short axis. The backward pass needs
     only what is returned, and one number for each vector.

@@ -30,7 +30,7 @@ from capsnet.routing.steps import agree, couple, gather, level, square_length, s
 
 NOISE = 100  # rounding errors: a smaller pull on a silent child is none
 FAINT = 1 / 3  # a child is silent if its agreements sum to less than the smallest number to this power: derivatives of
-# their ratios would not be finite. ``unit`` takes shorter vectors for zero, too; shorter votes are not normalised.
+# their ratios would not be finite. ``unit`` leaves shorter vectors as they are; shorter votes are not normalised.
 
 
 @dataclass(frozen=True, kw_only=True)
