@@ -68,22 +68,21 @@ def locked_order(coupling: float, frequencies: Distribution) -> float:
     check_positive("coupling", coupling)
     if coupling <= critical_coupling(frequencies):
         return 0.0
-    # With omega = K r sin t the integral is that of sqrt(1 - (omega / K r)^2) g(omega), over r. Midpoints in t alone
-    # miss the peak of g where K r is large; with omega = w sinh(reach sin s) they lie dense on the scale w of the
-    # frequencies. The integrand stays smooth and periodic in s, so that the rule converges fast.
+    # Midpoints in t alone miss the peak of g(K r sin t) where K r is large. Those in s, with
+    # sin t = sinh(reach sin s) / sinh(reach), lie dense on the scale of the frequencies. The integrand is smooth and
+    # periodic in s, so that the rule converges fast.
     count = 5_000
-    sine = torch.sin((torch.arange(count, dtype=torch.float64) + 0.5) / count * math.pi - math.pi / 2)
-    cosine = (1 - sine * sine).sqrt()
+    s = (torch.arange(count, dtype=torch.float64) + 0.5) / count * math.pi - math.pi / 2
     width = float(frequencies.quantile(torch.tensor(0.75, dtype=torch.float64)))
     low, high = 0.0, 1.0
     for _ in range(50):
         r = (low + high) / 2
         reach = math.asinh(coupling * r / width)
-        omega = width * torch.sinh(reach * sine)
-        slope = width * reach * torch.cosh(reach * sine) * cosine
-        locked = (1 - (omega / (coupling * r)).square()).clamp_min(0).sqrt()
-        integral = float((locked * frequencies.density(omega) * slope).mean()) * math.pi
-        low, high = (r, high) if integral > r else (low, r)
+        sine = torch.sinh(reach * torch.sin(s)) / math.sinh(reach)
+        slope = reach * torch.cosh(reach * torch.sin(s)) / math.sinh(reach) * torch.cos(s)
+        squared = (1 - sine.square()).clamp_min(0).sqrt() * slope  # cos(t)^2 dt/ds
+        integral = float((squared * frequencies.density(coupling * r * sine)).mean()) * math.pi
+        low, high = (r, high) if coupling * integral > 1 else (low, r)
     return (low + high) / 2
 
 
