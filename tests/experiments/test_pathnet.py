@@ -1,6 +1,7 @@
 """``pathnet``: paths, reuse and ratios worked out by hand."""
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 import torch
 
 from capsnet.experiments import _pathnet, pathnet
-from capsnet.experiments._pathnet import MODULES, Task
-from tests.reference.synchrony import mutated_path
+from capsnet.experiments._pathnet import ACTIVE, BATCH, BATCHES, LAYERS, MODULES, POPULATION, Task
+from tests.reference.pathnet import Chance, mutated_path, tournaments
+
+Fitness = Callable[[list[list[int]], list[list[int]]], float]
 
 
 def task(name: str, seed: int) -> Task:
@@ -46,6 +49,45 @@ def test_mutation_equals_loop_over_genes() -> None:
         draws, moves = rng.random((3, 3)).tolist(), rng.integers(-2, 3, (3, 3)).tolist()
         expected = mutated_path(path.tolist(), draws, moves, MODULES)
         assert _pathnet.mutate(path, np.random.default_rng(seed)).tolist() == expected
+
+
+def chances(rng: np.random.Generator, count: int, images: int) -> Iterator[Chance]:
+    """The draws of ``evolve``, in its order."""
+    for _ in range(count):
+        first, second = rng.integers(0, images, (2, BATCHES, BATCH)).tolist()
+        a, b = rng.choice(POPULATION, 2, replace=False).tolist()
+        draws, moves = rng.random((LAYERS, ACTIVE)).tolist(), rng.integers(-2, 3, (LAYERS, ACTIVE)).tolist()
+        yield Chance((a, b), (first, second), draws, moves)
+
+
+def by_both(path: list[list[int]], batches: list[list[int]]) -> float:
+    """A fitness that any gene and any image may decide."""
+    genes = sum((7 * i + 3 * j + 1) * gene for i, layer in enumerate(path) for j, gene in enumerate(layer))
+    return (genes + sum(sum(row) for row in batches)) % 101 / 100
+
+
+def by_path(path: list[list[int]], batches: list[list[int]]) -> float:
+    return by_both(path, [])
+
+
+def tied(path: list[list[int]], batches: list[list[int]]) -> float:
+    return 0.5
+
+
+@pytest.mark.parametrize("fitness", [by_both, by_path, tied])
+@pytest.mark.parametrize("target", [0.95, 2.0])
+def test_tournaments_equal_loop_over_paths(fitness: Fitness, target: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step by step: who meets, what each sees, who wins, and who is replaced by whose mutated copy."""
+    model, some, most = _pathnet.build(2, 0), task("A", 0), 40
+    monkeypatch.setattr(_pathnet, "practise", lambda model, _, rows: fitness(model.path.tolist(), rows.tolist()))
+    done = _pathnet.evolve(model, some, most, target, seed=3)
+    rng = np.random.default_rng(3)
+    begin = rng.integers(0, MODULES, (POPULATION, LAYERS, ACTIVE)).tolist()
+    expected = tournaments(begin, chances(rng, most, len(some.train[1])), fitness, MODULES, target)
+    assert done.accuracy == [one.fitness for one in expected]
+    for population, one in zip(done.populations, expected, strict=True):
+        assert population.tolist() == one.population
+    assert done.path == model.path.tolist() == expected[-1].winner
 
 
 def test_evolution_stops_at_the_target_and_keeps_the_winner() -> None:

@@ -12,6 +12,7 @@ from capsnet.layers.decoupled import ANGLES, LENGTHS, DecoupledConv2d
 from capsnet.layers.oscillating import KuramotoLayer, Readout
 from capsnet.layers.pathways import PathwayLayer
 from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear, add_rotation
+from tests.reference import complex_numbers
 from tests.reference import synchrony as reference
 
 
@@ -35,6 +36,17 @@ def test_complex_convolution_equals_torch_complex_convolution() -> None:
     torch.testing.assert_close(to_complex(layer(x)), expected)
 
 
+@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 1), (1, 2)])
+def test_complex_convolution_equals_loop_over_positions(stride: int, padding: int) -> None:
+    layer = ComplexConv2d(2, 3, 3, stride, padding, dtype=torch.float64).requires_grad_(False)
+    assert layer.bias is not None
+    nn.init.normal_(layer.bias)
+    x = normal(0, 2, 4, 5, 4)
+    weights = layer.real, layer.imaginary, layer.bias
+    expected = torch.stack([complex_numbers.convolution(one, *weights, stride, padding) for one in x])
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
+
+
 def test_complex_linear_equals_torch_complex_linear() -> None:
     layer = ComplexLinear(5, 3, dtype=torch.float64)
     x = normal(0, 4, 10)
@@ -55,7 +67,7 @@ def test_complex_batch_norm_equals_loop_over_points() -> None:
     nn.init.normal_(layer.gain)
     nn.init.normal_(layer.shift)
     x = torch.einsum("oc,bchw->bohw", normal(1, 4, 4), normal(0, 3, 4, 2, 4)) + 3
-    expected = reference.complex_batch_norm(x, layer.gain.detach(), layer.shift.detach(), layer.eps)
+    expected = complex_numbers.batch_norm(x, layer.gain.detach(), layer.shift.detach(), layer.eps)
     torch.testing.assert_close(layer(x).detach(), expected, rtol=0, atol=1e-10)
 
 
@@ -86,6 +98,20 @@ def test_activations_follow_their_definitions() -> None:
     torch.testing.assert_close(to_complex(ZReLU()(x)), torch.where((z.real > 0) & (z.imag > 0), z, 0))
     torch.testing.assert_close(CReLU()(x), x.relu())
     torch.testing.assert_close(magnitude(x), z.abs())
+
+
+def test_activations_equal_loop_over_numbers() -> None:
+    """Also at zero, on the axes, and where the bias shortens a number to zero."""
+    x = normal(0, 2, 4, 9)
+    x[0, :, :3] = torch.tensor([[0.0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 1, 0]])  # 0, i, 1 in both channels
+    relu, bias = ModReLU(2, dtype=torch.float64).requires_grad_(False), [-0.75, 0.5]
+    relu.bias.copy_(torch.tensor(bias))
+    for layer, expected in (
+        (relu, complex_numbers.mod_relu(x, bias)),
+        (ZReLU(), complex_numbers.z_relu(x)),
+        (CReLU(), complex_numbers.c_relu(x)),
+    ):
+        torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("function", [magnitude, ModReLU(2), ZReLU(), CReLU()])
@@ -240,6 +266,10 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: DecoupledConv2d(1, 1, 3, h="round"), "function h of the length"),  # type: ignore[arg-type]
         (lambda: DecoupledConv2d(1, 1, 3, g="sharp"), "function g of the angle"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, n=1), "at least 2 components"),
+        (lambda: KuramotoLayer(2, n="a"), "n, .*, must be a whole number, got 'a'"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, n=2.5), "n, .*, must be a whole number, got 2.5"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer("a"), "channels must be a whole number, got 'a'"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, steps=1.5), "steps must be a whole number, got 1.5"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(0), "channels must be at least 1, got 0"),
         (lambda: KuramotoLayer(2, gamma=0), "gamma must be positive"),
         (lambda: KuramotoLayer(2, gamma="a"), "gamma must be positive and finite, got 'a'"),  # type: ignore[arg-type]

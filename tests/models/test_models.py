@@ -123,6 +123,13 @@ def test_wrong_options_are_refused() -> None:
         capsnet.create_model("capsnet-small", decoder=False).decode(torch.rand(1, 10, 16), torch.tensor([0]))
 
 
+@pytest.mark.parametrize(("name", "options"), [("cnn-small", {}), ("decoupled-cnn-small", {"length": None})])
+def test_angle_without_length_is_refused(name: str, options: dict) -> None:
+    with pytest.raises(ValueError, match="set length, too, got angle='linear' alone"):
+        capsnet.create_model(name, angle="linear", **options)
+    assert capsnet.create_model(name, angle="cosine", **options).config["length"] is None  # as in files of weights
+
+
 def test_options_without_annotation_have_the_type_of_their_default(monkeypatch: pytest.MonkeyPatch) -> None:
     class Plain(capsnet.Model):
         def __init__(self, image_size=(28, 28), in_channels=1, num_classes=10, width=8, start: object = None):

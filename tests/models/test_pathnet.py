@@ -2,8 +2,10 @@
 
 import copy
 import pickle
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -171,10 +173,32 @@ def test_modules_that_are_not_frozen_learn() -> None:
     assert not torch.equal(weight(model, 1, 3), before)
 
 
-@pytest.mark.parametrize("path", [[[0, 1], [0, 1]], [[0, 1], [0, 1], [0, 5]], [[0, 1], [0, 1], [-1, 2]]])
-def test_bad_paths_are_refused(path: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match="a path has 3 x 2 module numbers from 0 to 4"):
-        build().choose(path)
+@pytest.mark.parametrize(
+    "path",
+    [
+        [[0, 1], [0, 1]],
+        [[0, 1], [0, 1], [0, 5]],
+        [[0, 1], [0, 1], [-1, 2]],
+        [[0, 1], [0, 1], [0.5, 1]],
+        [[0, 1], [0, 1], [0]],
+        [[0, 1], [0, 1], ["a", 1]],
+        [0, 1, 2],
+        [],
+    ],
+)
+def test_bad_paths_are_refused(path: list) -> None:
+    model = build()
+    with pytest.raises(ValueError, match=re.escape(f"a path has 3 x 2 module numbers from 0 to 4, got {path}")):
+        model.choose(path)
+    assert model.path.tolist() == [[0, 1]] * 3
+
+
+def test_path_may_be_a_tensor_or_an_array() -> None:
+    model = build()
+    for path in (torch.tensor(PATH), np.array(PATH), [tuple(genes) for genes in PATH]):
+        model.choose(OTHER)
+        model.choose(path)  # type: ignore[arg-type]
+        assert model.path.tolist() == PATH
 
 
 def test_more_active_modules_than_there_are_are_refused() -> None:
@@ -186,6 +210,14 @@ def test_more_active_modules_than_there_are_are_refused() -> None:
 def test_layer_refuses_unknown_repeated_and_too_many_modules(active: list) -> None:
     with pytest.raises(ValueError, match="expected distinct module numbers from 0 to 4, at least one, got"):
         PathwayLayer(2, 3, 5)(torch.zeros(1, 2), active)
+
+
+@pytest.mark.parametrize("mask", [torch.ones(4).bool(), torch.ones(1, 5).bool(), torch.tensor(True), torch.arange(5)])
+def test_layer_refuses_masks_of_other_sizes(mask: Tensor) -> None:
+    layer = PathwayLayer(2, 3, 5)
+    with pytest.raises(ValueError, match="expected a mask of 5 bools, got"):
+        layer.fix(mask)
+    assert layer.fixed is None
 
 
 def test_layer_takes_lists_and_by_default_all_modules() -> None:

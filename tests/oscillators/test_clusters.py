@@ -1,38 +1,41 @@
 """Phase clusters against loops over single oscillators, and how long a large simulation takes."""
 
-import math
 import time
 
 import pytest
 import torch
 from torch import Tensor
 
-from capsnet.oscillators import normal, phase_clusters, random_phases, simulate
+from capsnet.oscillators import Clusters, clusters, normal, phase_clusters, random_phases, simulate
+from tests.reference.clusters import spherical_kmeans
 
 
-def assign(x: list[list[float]], centres: list[list[float]]) -> list[int]:
-    return [max(range(len(centres)), key=lambda k: sum(a * b for a, b in zip(p, centres[k], strict=True))) for p in x]
+def assert_equal(found: Clusters, expected: tuple[list[int], list[list[float]], float]) -> None:
+    labels, centres, score = expected
+    assert found.labels.tolist() == labels
+    torch.testing.assert_close(found.centres, torch.tensor(centres, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert found.score == pytest.approx(score, abs=1e-12)
 
 
-def centre(x: list[list[float]], labels: list[int], k: int) -> list[float]:
-    total = [sum(p[d] for p, label in zip(x, labels, strict=True) if label == k) for d in range(len(x[0]))]
-    length = math.sqrt(sum(value * value for value in total))
-    return [value / length for value in total]
-
-
-@pytest.mark.parametrize(("n", "clusters"), [(2, 3), (4, 5)])
-def test_result_is_a_fixed_point_of_the_plain_procedure(n: int, clusters: int) -> None:
+@pytest.mark.parametrize(("n", "count"), [(2, 3), (4, 5)])
+def test_result_is_a_fixed_point_of_the_plain_procedure(n: int, count: int) -> None:
     x = random_phases(40, n, seed=1, dtype=torch.float64)
-    found = phase_clusters(x, clusters)
-    labels = assign(x.tolist(), found.centres.tolist())
-    assert labels == found.labels.tolist()
-    for k in range(clusters):
-        torch.testing.assert_close(found.centres[k].tolist(), centre(x.tolist(), labels, k))
-    fit = [
-        sum(a * b for a, b in zip(p, found.centres[k].tolist(), strict=True))
-        for p, k in zip(x.tolist(), labels, strict=True)
-    ]
-    assert found.score == pytest.approx(sum(fit) / len(fit))
+    found = phase_clusters(x, count)
+    assert_equal(found, spherical_kmeans(x.tolist(), [1.0] * 40, found.centres.tolist(), 1))
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 50])
+def test_iterations_equal_loop_over_oscillators(iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the same centres, of which the last has no oscillator; three oscillators have no weight."""
+    x = random_phases(40, 3, seed=1, dtype=torch.float64)
+    x[:, 2] = x[:, 2].abs()
+    weights = torch.rand(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weights[:3] = 0
+    begin = torch.cat([random_phases(3, 3, seed=2, dtype=torch.float64), torch.tensor([[0.0, 0, -1]])])
+    monkeypatch.setattr(clusters, "_spread_out", lambda *_: begin)
+    found = phase_clusters(x, 4, weights=weights, starts=1, iterations=iterations)
+    assert 3 not in found.labels
+    assert_equal(found, spherical_kmeans(x.tolist(), weights.tolist(), begin.tolist(), iterations))
 
 
 def best_of_all(x: Tensor) -> float:

@@ -40,6 +40,19 @@ def test_unit_vectors_have_length_one_and_zero_stays_zero() -> None:
     assert zero.grad.isfinite().all()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shortest"), [(torch.float32, 2.3e-13), (torch.float64, 2.8e-103)], ids=["float32", "float64"]
+)
+def test_unit_leaves_vectors_that_are_too_short_as_they_are(dtype: torch.dtype, shortest: float) -> None:
+    direction = torch.tensor([0.0, 0.6, 0.8], dtype=dtype)
+    longer, shorter = (factor * shortest * direction for factor in (1.05, 0.95))
+    torch.testing.assert_close(unit(longer), direction)
+    for x in (shorter, 0 * direction):
+        assert torch.equal(unit(x), x)
+        x.requires_grad_()
+        assert torch.equal(torch.autograd.grad(unit(x).sum(), x)[0], 0 * direction + 1)
+
+
 @pytest.mark.parametrize("length", [1e-8, 1e-13, 1e-16, 1e-19, 1e-30])
 def test_gradient_of_short_vectors_is_finite(length: float) -> None:
     """Also of the plain operations, which ``torch.func`` sees: the derivative of a square root overflows there."""
@@ -97,6 +110,22 @@ def test_energy_never_rises_for_symmetric_coupling(n: int) -> None:
         assert after <= before + 1e-12
         before = after
     assert (x.norm(dim=-1) - 1).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_energy_and_order_equal_loops_over_oscillators(n: int) -> None:
+    """Of several groups at once; the coupling need not be symmetric, and one group has no weight."""
+    matrix, stimulus, x = normal(0, 7, 7), normal(1, 3, 7, n), unit(normal(2, 3, 7, n))
+    weights = normal(3, 3, 7).abs()
+    weights[1] = 0
+    for k in range(3):
+        expected = reference.energy(x[k], matrix, stimulus[k])
+        assert float(energy(x, matrix @ x, stimulus)[k]) == pytest.approx(expected, abs=1e-12)
+        expected = reference.energy(x[k], matrix, 0 * stimulus[k])
+        assert float(energy(x, matrix @ x)[k]) == pytest.approx(expected, abs=1e-12)
+        assert float(order_parameter(x)[k]) == pytest.approx(reference.order_parameter(x[k], [1.0] * 7), abs=1e-12)
+        expected = reference.order_parameter(x[k], weights[k].tolist())
+        assert float(order_parameter(x, weights)[k]) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
@@ -189,7 +218,7 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
         (lambda: random_phases(5, 0, seed=0), "at least 2 components, got n = 0"),
         (lambda: random_phases(seed=0), "at least 2 components"),
         (lambda: simplex(10, 4), "need at least 9 dimensions, got 4"),
-        (lambda: simplex(0), "corners of a simplex"),
+        (lambda: simplex(0), "a simplex has at least 1 corner, got 0"),
         (lambda: oscillators.phase_colours(torch.ones(4, 1)), "at least 2 components"),
         (lambda: oscillators.phase_colours(NAN), "oscillators must be finite, got nan"),
         (lambda: oscillators.phase_colours(torch.full((4, 3), math.inf)), "oscillators must be finite, got inf"),
@@ -200,7 +229,11 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
             r"weights of shape \(4,\), as x, got \(3,\)",
         ),
         (lambda: oscillators.phase_clusters(torch.eye(2), 3), "at least 3 oscillators"),
-        (lambda: oscillators.phase_clusters(torch.eye(2), 0), "clusters must be at least 1, got 0"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 0), "clusters must be a whole number of at least 1, got 0"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 1.5), "clusters must be a whole number .*, got 1.5"),  # type: ignore[arg-type]
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, starts=0), "starts must be a whole number .*, got 0"),
+        (lambda: oscillators.phase_clusters(torch.eye(2), 2, iterations=0.5), "iterations must be .*, got 0.5"),  # type: ignore[arg-type]
+        (lambda: random_phases(5, 2.5, seed=0), "n, .*, must be a whole number, got 2.5"),  # type: ignore[arg-type]
         (lambda: oscillators.phase_clusters(torch.ones(4, 1), 2), "at least 2 components, got n = 1"),
         (lambda: oscillators.phase_clusters(torch.eye(2), 2, weights=torch.zeros(2)), "all weights are zero"),
         (lambda: oscillators.simulate(torch.zeros(3), torch.eye(2), time=1), "is 3 x 3, got"),

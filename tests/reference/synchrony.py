@@ -1,7 +1,8 @@
-"""Synchronisation in plain loops over single oscillators, units, patches and modules."""
+"""Synchronisation in plain loops over single oscillators, units and patches."""
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +38,32 @@ def unit(x: Tensor) -> Tensor:
     return x / length if length else x
 
 
-def kuramoto_couplings(
+def energy(x: Tensor, coupling: Tensor, stimulus: Tensor) -> float:
+    """Every pair of oscillators counts half for each of its two; x and stimulus (N, n), coupling (N, N)."""
+    total = 0.0
+    for i in range(len(x)):
+        for j in range(len(x)):
+            total -= 0.5 * float(coupling[i, j] * (x[i] @ x[j]))
+        total -= float(x[i] @ stimulus[i])
+    return total
+
+
+def order_parameter(x: Tensor, weights: list[float]) -> float:
+    """The length of the weighted mean of oscillators (N, n), 0 without weight."""
+    mean = [sum(w * float(one[d]) for one, w in zip(x, weights, strict=True)) for d in range(x.shape[1])]
+    total = sum(weights)
+    return math.hypot(*mean) / total if total else 0.0
+
+
+class Iteration(NamedTuple):
+    """An iteration of Kuramoto routing: couplings (P, K, J), phases of children (I, N) and of parents (P, J, N)."""
+
+    coupling: Tensor
+    children: Tensor
+    parents: Tensor
+
+
+def kuramoto_routing(
     votes: Tensor,
     w: Tensor,
     index: Tensor,
@@ -47,22 +73,24 @@ def kuramoto_couplings(
     gamma: float,
     repel: float,
     normalise: bool = False,
-) -> Tensor:
-    """The couplings of the last iteration of Kuramoto routing, where position p sees the children index[p].
+) -> list[Iteration]:
+    """The iterations of Kuramoto routing, where position p sees the children index[p].
 
-    Dense routing has one position, which sees all. votes (P, K, J, D), presences w (I,), index (P, K) -> (P, K, J)
+    Dense routing has one position, which sees all. votes (P, K, J, D), presences w (I,), index (P, K)
     """
     P, K, J, _ = votes.shape
     phi = [list(simplex(J, max(3, J - 1))) for _ in range(P)]
     theta = [torch.zeros_like(phi[0][0]) for _ in w]
-    coupling = torch.zeros(P, K, J, dtype=torch.float64)
+    done: list[Iteration] = []
     seen = [[(p, k) for p in range(P) for k in range(K) if index[p, k] == i] for i in range(len(w))]  # by each child
     for iteration in range(iterations):
+        coupling = torch.zeros(P, K, J, dtype=torch.float64)
         for i, edges in enumerate(seen):
             powers = [[math.exp(beta * float(theta[i] @ phi[p][j])) for j in range(J)] for p, _ in edges]
             total = sum(sum(row) for row in powers)
             for (p, k), row in zip(edges, powers, strict=True):
                 coupling[p, k] = torch.tensor([power / total for power in row], dtype=torch.float64)
+        done.append(Iteration(coupling, torch.stack(theta), torch.stack([torch.stack(row) for row in phi])))
         if iteration == iterations - 1:
             break
         pull = torch.zeros_like(coupling)
@@ -91,7 +119,7 @@ def kuramoto_couplings(
                 row.append(sphere_step(phi[p][j], force, gamma))
             turned_phi.append(row)
         theta, phi = turned_theta, turned_phi
-    return coupling
+    return done
 
 
 def sphere_step(x: Tensor, force: Tensor, gamma: float, omega: Tensor | None = None) -> Tensor:
@@ -151,28 +179,6 @@ def rotating(z: Tensor, matrix: Tensor, bias: Tensor, norm: Callable[[Tensor], T
     return torch.stack([max(0.0, float(strength[o])) * unit(psi[:, o] + bias[:, o]) for o in range(O)], dim=1)
 
 
-def complex_batch_norm(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    """Each complex channel of x (B, 2 C, H, W) whitened by the inverse square root of its covariance matrix.
-
-    gain (3, C) has the entries rr, ri, ii of a symmetric matrix, shift (2, C).
-    """
-    result, C = torch.empty_like(x), x.shape[1] // 2
-    for c in range(C):
-        points = list(torch.stack([x[:, c].flatten(), x[:, C + c].flatten()], dim=1))  # N x (2,)
-        mean = sum(points[1:], points[0]) / len(points)
-        covariance = eps * torch.eye(2, dtype=x.dtype)
-        for point in points:
-            covariance += torch.outer(point - mean, point - mean) / len(points)
-        values, vectors = torch.linalg.eigh(covariance)
-        whiten = vectors @ torch.diag(values.rsqrt()) @ vectors.T
-        rr, ri, ii = gain[:, c].tolist()
-        matrix = torch.tensor([[rr, ri], [ri, ii]], dtype=x.dtype) @ whiten
-        done = torch.stack([matrix @ (point - mean) + shift[:, c] for point in points])
-        for part in range(2):
-            result[:, part * C + c] = done[:, part].reshape(x[:, c].shape)
-    return result
-
-
 def decoupled_convolution(x: Tensor, weight: Tensor, rho: list[float], h: str, g: str) -> Tensor:
     """h(|patch|) g(angle between patch and filter), patch by patch. x (C, H, W), weight (O, C, K, K) -> (O, H', W')"""
     (O, _, K, _), (_, H, W) = weight.shape, x.shape
@@ -198,14 +204,3 @@ def decoupled_convolution(x: Tensor, weight: Tensor, rho: list[float], h: str, g
                 }[g]
                 result[o, top, left] = strength * angle
     return result
-
-
-def mutated_path(
-    path: list[list[int]], draws: list[list[float]], moves: list[list[int]], modules: int
-) -> list[list[int]]:
-    """PathNet's mutation: a gene moves, in a ring of modules, if its draw from [0, 1) is below 1 / (L N)."""
-    genes = sum(len(layer) for layer in path)
-    return [
-        [(gene + moves[i][j]) % modules if draws[i][j] < 1 / genes else gene for j, gene in enumerate(layer)]
-        for i, layer in enumerate(path)
-    ]

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from capsnet import routing
-from capsnet.routing import Edges
-from tests.reference.synchrony import kuramoto_couplings
+from capsnet.routing import Edges, Trace
+from tests.reference.synchrony import Iteration, kuramoto_routing
 
 I, J, D = 6, 4, 5
 
@@ -17,29 +17,37 @@ def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
+def assert_equal(trace: Trace | None, expected: list[Iteration], dense: bool) -> None:
+    """Couplings and phases of every iteration, of the one example of the trace."""
+    assert trace is not None
+    assert trace.phases is not None
+    couplings, children, parents = (torch.stack(column) for column in zip(*expected, strict=True))
+    if dense:
+        couplings, parents = couplings[:, 0], parents[:, 0]  # of the one position
+    found = trace.couplings, trace.phases.children, trace.phases.parents
+    for values, wanted in zip(found, (couplings, children, parents), strict=True):
+        torch.testing.assert_close(values[:, 0], wanted, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_couplings_equal_reference_loop(iterations: int, normalise: bool) -> None:
+def test_couplings_and_phases_equal_reference_loop(iterations: int, normalise: bool) -> None:
     votes, w = normal(0, I, J, D), normal(1, I).sigmoid()
     options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4, "normalise": normalise}
     trace = routing.get("kuramoto", iterations=iterations, **options)(votes[None], w[None], trace=True).trace
-    assert trace is not None
-    expected = kuramoto_couplings(votes[None], w, torch.arange(I)[None], iterations, **options)
-    torch.testing.assert_close(trace.couplings[-1], expected, rtol=0, atol=1e-12)
+    assert_equal(trace, kuramoto_routing(votes[None], w, torch.arange(I)[None], iterations, **options), dense=True)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_convolutional_couplings_equal_reference_loop(iterations: int, normalise: bool) -> None:
+def test_convolutional_couplings_and_phases_equal_reference_loop(iterations: int, normalise: bool) -> None:
     """Overlapping fields: children that one, two and three positions see."""
     index = torch.tensor([[0, 1, 2], [1, 2, 3], [2, 3, 5], [4, 5, 0]])
     votes, w = normal(0, *index.shape, J, D), normal(1, I).sigmoid()
     options = {"beta": 3.0, "gain": 0.7, "gamma": 0.8, "repel": 0.4, "normalise": normalise}
     route = routing.get("kuramoto", iterations=iterations, **options)
     trace = route(votes[None], w[None], edges=Edges(index, I), trace=True).trace
-    assert trace is not None
-    expected = kuramoto_couplings(votes, w, index, iterations, **options)
-    torch.testing.assert_close(trace.couplings[-1, 0], expected, rtol=0, atol=1e-12)
+    assert_equal(trace, kuramoto_routing(votes, w, index, iterations, **options), dense=False)
 
 
 def test_phases_of_the_trace_are_unit_vectors() -> None:
@@ -107,6 +115,13 @@ def test_one_and_two_parents_are_routed(parents: int) -> None:
     routed.pose.sum().backward()
     assert votes.grad is not None
     assert votes.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("edges", [None, Edges(torch.arange(I)[None], I)], ids=["dense", "convolutional"])
+def test_no_parents_are_refused(edges: Edges | None) -> None:
+    votes = torch.rand(2, I, 0, D)
+    with pytest.raises(ValueError, match="kuramoto routing needs at least 1 parent, got votes of shape"):
+        routing.get("kuramoto")(votes if edges is None else votes[:, None], edges=edges)
 
 
 def test_equal_votes_for_all_parents_leave_children_silent() -> None:

@@ -1,5 +1,7 @@
 """Inputs of another shape, and sizes below 1, are refused in one sentence."""
 
+from numbers import Integral
+
 from torch import Tensor
 
 
@@ -14,5 +16,7 @@ def check_shape(x: Tensor, *sizes: int | str) -> None:
 def check_counts(**sizes: int) -> None:
     """``check_counts(channels=0)`` raises "channels must be at least 1, got 0"."""
     for what, value in sizes.items():
+        if not isinstance(value, Integral):
+            raise ValueError(f"{what} must be a whole number, got {value!r}")
         if value < 1:
             raise ValueError(f"{what} must be at least 1, got {value}")

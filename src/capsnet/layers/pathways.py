@@ -56,6 +56,9 @@ class PathwayLayer(nn.Module):
 
     def fix(self, modules: Tensor) -> None:
         """Keep the weights that the modules of a mask (M,) have now; those of all others can be trained."""
+        M = len(self.weight)
+        if modules.shape != (M,) or modules.dtype is not torch.bool:
+            raise ValueError(f"expected a mask of {M} bools, got {modules.dtype} of shape {tuple(modules.shape)}")
         self._restore()
         self.fixed = modules.clone() if modules.any() else None
         self._keep()

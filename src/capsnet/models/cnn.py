@@ -19,7 +19,7 @@ class CNN(ScoringModel):
     ``multi_label``: independent classes (sigmoid) instead of exclusive ones (softmax). ``init``: the initial weights,
     PyTorch's, or He et al.'s for ReLU, without which the large baseline learns nothing in its first hundred steps.
 
-    ``length`` and ``angle`` make the convolutions decoupled: h and g of ``layers.DecoupledConv2d``.
+    ``length`` makes the convolutions decoupled, and ``angle`` goes with it: h and g of ``layers.DecoupledConv2d``.
 
     ``strides``, ``batch_norm`` (after each ReLU) and ``padded=False`` make the stem of an Efficient-CapsNet.
     """
@@ -45,6 +45,8 @@ class CNN(ScoringModel):
         super().__init__(image_size, in_channels, num_classes)
         if len(channels) != len(kernel_sizes):
             raise ValueError(f"{len(channels)} convolutions but {len(kernel_sizes)} kernel sizes")
+        if length is None and angle != "cosine":
+            raise ValueError(f"angle is of decoupled convolutions: set length, too, got angle={angle!r} alone")
         strides = strides or (1,) * len(channels)
         if len(channels) != len(strides):
             raise ValueError(f"{len(channels)} convolutions but {len(strides)} strides")

@@ -56,17 +56,20 @@ class PathNet(ScoringModel):
 
     def choose(self, path: Sequence[Sequence[int]]) -> None:
         """Set the path: module numbers of each layer. A number that occurs twice is active once."""
-        chosen = torch.as_tensor([list(genes) for genes in path])
-        self.check_path(chosen)
-        self.path.copy_(chosen)
+        self.path.copy_(self.check_path(path))
 
-    def check_path(self, path: Tensor) -> None:
-        """Refuse what is no path of this network, in one sentence."""
-        L, N = self.path.shape
-        if path.shape != (L, N) or int(path.min()) < 0 or int(path.max()) >= self.modules_per_layer:
-            raise ValueError(
-                f"a path has {L} x {N} module numbers from 0 to {self.modules_per_layer - 1}, got {path.tolist()}"
-            )
+    def check_path(self, path: Sequence[Sequence[int]] | Tensor) -> Tensor:
+        """The path as (L, N) numbers; what is no path of this network is refused in one sentence."""
+        (L, N), M = self.path.shape, self.modules_per_layer
+        try:
+            chosen = torch.as_tensor([list(genes) for genes in path])
+        except (TypeError, ValueError):  # ragged, or no numbers at all
+            chosen = torch.empty(0)
+        whole = chosen.dtype in (torch.int32, torch.int64)
+        if chosen.shape != (L, N) or not whole or int(chosen.min()) < 0 or int(chosen.max()) >= M:
+            shown = path.tolist() if isinstance(path, Tensor) else path
+            raise ValueError(f"a path has {L} x {N} module numbers from 0 to {M - 1}, got {shown}")
+        return chosen
 
     def freeze(self) -> None:
         """Fix the modules of the current path, and initialise all other modules and the head anew."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_components, check_finite, check_weights
+from capsnet.oscillators.checks import check_components, check_count, check_finite, check_weights
 from capsnet.oscillators.sphere import unit
 
 
@@ -30,13 +30,11 @@ def phase_clusters(
 
     Shapes: x (N, n), weights (N,) -> labels (N,).
     """
-    if clusters < 1:
-        raise ValueError(f"clusters must be at least 1, got {clusters}")
+    for what, value in (("clusters", clusters), ("starts", starts), ("iterations", iterations)):
+        check_count(what, value)
     if x.ndim != 2 or clusters > len(x):
         raise ValueError(f"expected (N, n) with at least {clusters} oscillators, got {tuple(x.shape)}")
     check_components(x.shape[1])
-    if starts < 1 or iterations < 1:
-        raise ValueError(f"starts and iterations must be at least 1, got {starts} and {iterations}")
     x = unit(x.detach().to(torch.float64))
     counts = _check_weights(x, weights)
     generator = torch.Generator().manual_seed(seed)

@@ -14,13 +14,12 @@ For Lorentz's distribution, r = sqrt(1 - K_c / K).
 
 import math
 from collections.abc import Callable
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_finite, check_positive
+from capsnet.oscillators.checks import check_count, check_finite, check_positive
 
 
 class Distribution(NamedTuple):
@@ -69,13 +68,19 @@ def locked_order(coupling: float, frequencies: Distribution) -> float:
     check_positive("coupling", coupling)
     if coupling <= critical_coupling(frequencies):
         return 0.0
-    # midpoints in t: the integrand's derivatives vanish at both ends, so the rule converges fast
-    count = 20_000
-    t = (torch.arange(count, dtype=torch.float64) + 0.5) / count * math.pi - math.pi / 2
-    squared, sine = torch.cos(t).square(), torch.sin(t)
+    # Midpoints in t alone miss the peak of g(K r sin t) where K r is large. Those in s, with
+    # sin t = sinh(reach sin s) / sinh(reach), lie dense on the scale of the frequencies. The integrand is smooth and
+    # periodic in s, so that the rule converges fast.
+    count = 5_000
+    s = (torch.arange(count, dtype=torch.float64) + 0.5) / count * math.pi - math.pi / 2
+    width = float(frequencies.quantile(torch.tensor(0.75, dtype=torch.float64)))
     low, high = 0.0, 1.0
     for _ in range(50):
         r = (low + high) / 2
+        reach = math.asinh(coupling * r / width)
+        sine = torch.sinh(reach * torch.sin(s)) / math.sinh(reach)
+        slope = reach * torch.cosh(reach * torch.sin(s)) / math.sinh(reach) * torch.cos(s)
+        squared = (1 - sine.square()).clamp_min(0).sqrt() * slope  # cos(t)^2 dt/ds
         integral = float((squared * frequencies.density(coupling * r * sine)).mean()) * math.pi
         low, high = (r, high) if coupling * integral > 1 else (low, r)
     return (low + high) / 2
@@ -114,8 +119,7 @@ def simulate(
     """
     check_positive("time", time)
     check_positive("dt", dt)
-    if not isinstance(every, Integral) or every < 1:
-        raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
+    check_count("every", every)
     for what, values in (("frequencies", frequencies), ("start", start)):
         if values is not None and not isinstance(values, Tensor):
             raise ValueError(f"{what} must be a tensor (torch.tensor makes one), got {type(values).__name__}")

@@ -18,7 +18,8 @@ from capsnet.oscillators.checks import check_components, check_positive
 
 
 def unit(x: Tensor, dim: int = -1) -> Tensor:
-    """Vectors scaled to length 1; zero, with a finite gradient, where they are zero.
+    """Vectors scaled to length 1. Those too short for a finite gradient stay as they are: zero, and lengths up to the
+    cube root of the precision's smallest normal number, 2.3e-13 in float32 and 2.8e-103 in float64.
 
     The squared sum is many times faster than ``torch.linalg.vector_norm`` over a short axis. The backward pass needs
     only what is returned, and one number for each vector.
@@ -136,8 +137,10 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
     Shapes: -> (count, dim).
     """
     count = int(count)  # of a tracer's size, too
+    if count < 1:
+        raise ValueError(f"a simplex has at least 1 corner, got {count}")
     dim = max(3, count - 1) if dim is None else dim
-    if count < 1 or dim < max(1, count - 1):
+    if dim < max(1, count - 1):
         raise ValueError(f"{count} corners of a simplex need at least {max(1, count - 1)} dimensions, got {dim}")
     # Cholesky's factor of the inner products. In direction k corner k has the rest of its length, and all later ones
     # the same number. Made by numpy, so that exporters see a constant.

@@ -30,7 +30,7 @@ from capsnet.routing.steps import agree, couple, gather, level, square_length, s
 
 NOISE = 100  # rounding errors: a smaller pull on a silent child is none
 FAINT = 1 / 3  # a child is silent if its agreements sum to less than the smallest number to this power: derivatives of
-# their ratios would not be finite. ``unit`` takes shorter vectors for zero, too; shorter votes are not normalised.
+# their ratios would not be finite. ``unit`` leaves shorter vectors as they are; shorter votes are not normalised.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,8 @@ class Kuramoto(SquashingRouting):
             return cast(Routed, _cast(routed, votes.dtype))
         squash = get_squash(self.squash)
         *outer, J, _ = votes.shape  # (B, I), or (B, P, K)
+        if int(J) < 1:
+            raise ValueError(f"kuramoto routing needs at least 1 parent, got votes of shape {tuple(votes.shape)}")
         corners = simplex(J, dtype=votes.dtype).to(votes.device)
         parents = corners.expand(*outer[:-1], *corners.shape)  # (B, J, N), or (B, P, J, N)
         children = votes.new_zeros(()).expand(outer[0], outer[1] if edges is None else edges.children, corners.shape[1])
