@@ -38,7 +38,9 @@ def claims(report: Report) -> list[Claim]:
     found = []
     for family, whose in WHOSE.items():
         ours, twin, gap = (measure_named(report, f"{family}, {name}") for name in (*NETS, GAP))
-        finding = f"{ours.mean:.2f} % against {twin.mean:.2f} %, {signed(gap)} points on {gap.n:,} pairs; one training each."
+        finding = (
+            f"{ours.mean:.2f} % against {twin.mean:.2f} %, {signed(gap)} points on {gap.n:,} pairs; one training each."
+        )
         text = f"Capsules beat a plain network on overlapping digits{whose}"
         found.append(past(text, "Sabour et al. 2017, Table 1", [(gap, 0.0, False)], finding))
     return found
