@@ -24,7 +24,7 @@ from capsnet.experiments.lab import Lab, main_metric
 from capsnet.metrics import Measure, compare
 from capsnet.training import TrainConfig
 
-BARE = "CapsNet, no reconstruction"
+BARE = "CapsNet without reconstruction"
 NETS = {"CapsNet": _nets.capsnet, BARE: functools.partial(_nets.capsnet, decoder=False), "CNN": _nets.cnn}
 BOTH = ("CapsNet", "CNN")  # which the claim is about
 ALL = 60_000
