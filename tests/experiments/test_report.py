@@ -164,7 +164,8 @@ def test_bundled_results_are_of_the_bundled_weights() -> None:
     """New weights want `capsnet reproduce NAME --budget shipped --fresh` and `make results`."""
     used = [json.loads(path.read_text()).get("bundled", {}) for path in sorted((DOCS / "results").glob("*.json"))]
     named = {name: fingerprint for one in used for name, fingerprint in one.items()}
-    bundled = {"capsnet-mnist", "capsnet-multimnist", "capsnet-multimnist-cnn", "capsnet-affine", "capsnet-affine-cnn"}
+    bundled = {"capsnet-mnist", "capsnet-affine", "capsnet-affine-cnn"}
+    bundled |= {f"capsnet-multimnist{one}" for one in ("", "-cnn", "-6", "-6-cnn")}
     assert bundled == named.keys()
     assert named == {name: identity(weights.resolve(name)) for name in named}
 

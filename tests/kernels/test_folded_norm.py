@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import capsnet
-from capsnet.kernels import Stage, conv_relu_norm, folded_norm, using
+from capsnet.kernels import Stage, conv_relu_norm, folded_norm, has_bf16, using
 from capsnet.kernels._parallel import each
 from capsnet.models.efficient import EfficientCapsNet
 from tests.kernels._compare import assert_as_good
@@ -127,6 +127,7 @@ def test_strided_input_is_taken_as_it_is() -> None:
     torch.testing.assert_close(fast(turned, *tensors[1:]), plain(turned, *tensors[1:]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.skipif(not has_bf16(), reason="the CPU has no bfloat16 products, and PyTorch refuses its convolution")
 def test_autocast_is_as_good_as_that_of_the_layers() -> None:
     tensors, running, strides = example(SHAPES[3])
     fast, plain = functions(running, strides, True)
