@@ -5,7 +5,16 @@ import pytest
 import torch
 
 from capsnet.data import ArrayDataset, Augment
-from capsnet.data.warping import draw_flips, draw_gains, draw_maps, draw_pulls, draw_shifts, shift_images, warp_images
+from capsnet.data.warping import (
+    draw_corners,
+    draw_flips,
+    draw_gains,
+    draw_maps,
+    draw_pulls,
+    draw_shifts,
+    shift_images,
+    warp_images,
+)
 
 FULL = Augment(shift=2, rotate=20, scale=0.2, shear=0.2)
 EYE = torch.eye(2)
@@ -16,7 +25,8 @@ def some_images(count: int = 7, channels: int = 3, height: int = 9, width: int =
 
 
 @pytest.mark.parametrize(
-    "augment", [Augment(shift=2), FULL, Augment(flip=True), Augment(brightness=0.3), Augment(elastic=2)]
+    "augment",
+    [Augment(shift=2), FULL, Augment(flip=True), Augment(brightness=0.3), Augment(elastic=2), Augment(erase=3)],
 )
 def test_example_does_not_depend_on_its_batch(augment: Augment) -> None:
     images, index = some_images(), np.array([5, 90, 7, 1000, 3, 10_000_000, 11])
@@ -192,9 +202,35 @@ def test_augmented_digits_keep_their_ink(digits: ArrayDataset) -> None:
         {"shear": float("nan")},
         {"elastic": 17.0},
         {"brightness": 1.5},
+        {"erase": -1},
+        {"erase": 1.5},
         {"flip": 1},
     ],
 )
 def test_bad_amounts_are_refused(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Augment(**wrong)
+
+
+def test_erase_equals_a_loop() -> None:
+    images, index = some_images() + 0.5, np.arange(7) * 13
+    augment = Augment(erase=3)
+    corners = draw_corners(augment, (9, 6), 4, 5, index)
+    expected = images.clone()
+    for image, (top, left) in zip(expected, corners.tolist(), strict=True):
+        image[:, top : top + 3, left : left + 3] = 0
+    result = augment(images, seed=4, epoch=5, indices=index)
+    assert torch.equal(result, expected)
+    assert ((result == 0).sum(dim=(1, 2, 3)) == 3 * 3 * 3).all()  # the whole square lies in the image
+
+
+def test_erased_squares_are_uniform() -> None:
+    corners = draw_corners(Augment(erase=3), (9, 6), 0, 0, np.arange(28_000))
+    counts = torch.bincount(corners[:, 0] * 4 + corners[:, 1], minlength=28)
+    assert len(counts) == 28
+    assert int((counts - 1000).abs().max()) < 160  # 28 cells, standard deviation 31
+
+
+def test_square_larger_than_the_image_erases_it() -> None:
+    erased = Augment(erase=40)(some_images(), seed=0, epoch=0, indices=np.arange(7))
+    assert erased.abs().max() == 0

@@ -1,8 +1,9 @@
 """Augmentation of batches, keyed by (seed, epoch, example): it does not depend on the other examples of a batch.
 
 Integer shifts alone, as in the CapsNet paper, are an exact gather. With rotation, scale, shear or elastic distortion,
-these and the shift are *one* bilinear sampling, so that an image is never interpolated twice. Mirroring comes first and
-brightness last. Each kind has its own stream of random numbers: switching one on does not change the others.
+these and the shift are *one* bilinear sampling, so that an image is never interpolated twice. Mirroring comes first,
+brightness and erasing last. Each kind has its own stream of random numbers: switching one on does not change the
+others.
 
 This module does not import PyTorch, so that a configuration can be read and shown without it.
 """
@@ -34,10 +35,14 @@ class Augment:
     """Mirror left and right with probability one half."""
     brightness: float = 0.0
     """Fraction by which the pixels of an image are scaled (0.2: by 0.8 to 1.2), clipped to [0, 1]."""
+    erase: int = 0
+    """Side in pixels of a square that is set to 0, anywhere in the image."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shift, int) or isinstance(self.shift, bool) or self.shift < 0:
-            raise ValueError(f"shift must be a whole number of pixels, 0 or more, got {self.shift!r}")
+        for name in ("shift", "erase"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name} must be a whole number of pixels, 0 or more, got {value!r}")
         for name, limit in (("rotate", 180.0), ("scale", 0.9), ("shear", 2.0), ("elastic", 16.0), ("brightness", 1.0)):
             value = getattr(self, name)
             if not (math.isfinite(value) and 0 <= value <= limit):

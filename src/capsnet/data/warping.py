@@ -1,5 +1,7 @@
 """What ``Augment`` does to a batch: the draws, keyed by (seed, epoch, example), and the sampling of images."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -13,7 +15,7 @@ NET = 5  # points of the elastic net along each side
 
 
 def augment_images(amounts: Augment, images: Tensor, *, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
-    """Mirror, move, bend and light images (B, C, H, W) of the examples ``indices`` (B,)."""
+    """Mirror, move, bend, light and erase from images (B, C, H, W) of the examples ``indices`` (B,)."""
     if len(images) == 0:
         return images
     if amounts.flip:
@@ -24,6 +26,9 @@ def augment_images(amounts: Augment, images: Tensor, *, seed: int, epoch: int, i
     if amounts.brightness:
         gain = draw_gains(amounts, seed, epoch, indices).to(images.device, images.dtype)
         images = (images * gain[:, None, None, None]).clamp_(0, 1)
+    if amounts.erase:
+        corners = draw_corners(amounts, images.shape[2:], seed, epoch, indices).to(images.device)
+        images = erase_squares(images, corners, amounts.erase)
     return images
 
 
@@ -44,6 +49,13 @@ def draw_gains(amounts: Augment, seed: int, epoch: int, indices: ArrayLike) -> T
     """Draw the factor of each example's pixels. Shapes: (B,) -> (B,) float32"""
     unit = 2 * keyed.uniform(seed, epoch, indices, 1, "augment.brightness")[:, 0] - 1
     return torch.from_numpy((1 + amounts.brightness * unit).astype(np.float32))
+
+
+def draw_corners(amounts: Augment, size: Sequence[int], seed: int, epoch: int, indices: ArrayLike) -> Tensor:
+    """Draw the (top, left) of each example's square, so that it lies in the image. Shapes: (B,) -> (B, 2) int64"""
+    unit = keyed.uniform(seed, epoch, indices, 2, "augment.erase")
+    places = np.maximum(np.array(size) - amounts.erase, 0) + 1
+    return torch.from_numpy((unit * places).astype(np.int64))
 
 
 def draw_shifts(amounts: Augment, seed: int, epoch: int, indices: ArrayLike) -> Tensor:
@@ -71,6 +83,17 @@ def draw_pulls(amounts: Augment, seed: int, epoch: int, indices: ArrayLike) -> T
     """Draw (right, down) in pixels for each point of each example's net. Shapes: (B,) -> (B, 2, 5, 5) float32"""
     unit = 2 * keyed.uniform(seed, epoch, indices, 2 * NET * NET, "augment.elastic", dtype=np.float32) - 1
     return torch.from_numpy(np.float32(amounts.elastic) * unit).unflatten(1, (2, NET, NET))
+
+
+def erase_squares(images: Tensor, corners: Tensor, side: int) -> Tensor:
+    """Set a square to 0 in each image (random erasing: Zhong et al. 2017, arXiv 1708.04896).
+
+    Shapes: images (B, C, H, W), corners (B, 2) as (top, left) -> (B, C, H, W)
+    """
+    top, left = corners[:, :1], corners[:, 1:]
+    rows, columns = (torch.arange(n, device=images.device) for n in images.shape[2:])
+    high, wide = (rows >= top) & (rows < top + side), (columns >= left) & (columns < left + side)  # (B, H), (B, W)
+    return images.masked_fill((high[:, :, None] & wide[:, None, :]).unsqueeze(1), 0)
 
 
 def shift_images(images: Tensor, offsets: Tensor, limit: int) -> Tensor:

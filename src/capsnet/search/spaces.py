@@ -98,10 +98,11 @@ def capsules(trial: "Trial", current: Values) -> None:
 
 
 def augment(trial: "Trial", current: Values) -> None:
-    """how far training images are moved, turned, scaled, sheared, bent, lit; mirrored only if the recipe does"""
+    """how far training images are moved, turned, scaled, sheared, bent, lit, erased; mirrored if the recipe does"""
     if "vocabulary" in current:
         return  # texts are not augmented
     trial.suggest_int("augment.shift", 0, max(4, current["augment.shift"]))
+    trial.suggest_int("augment.erase", 0, max(8, current["augment.erase"]))
     for name, high in (("rotate", 25.0), ("scale", 0.2), ("shear", 0.25), ("elastic", 2.0), ("brightness", 0.3)):
         trial.suggest_float(f"augment.{name}", 0.0, max(high, current[f"augment.{name}"]))
     if current["augment.flip"]:
