@@ -60,12 +60,23 @@ def bytes_of_step(name: str, **sizes: Any) -> Bytes:
     return seen
 
 
-@pytest.mark.parametrize("I", [288, 1152])
+@pytest.mark.parametrize(("b", "I"), [(64, 288), (64, 1152), (128, 1152)])
 @pytest.mark.parametrize("name", VOTE_FREE)
-def test_step_needs_little_more_memory_than_dynamic(name: str, I: int) -> None:
-    seen = bytes_of_step(name, B=64, I=I)
-    assert seen.largest < 4 * 64 * I * J * D / 4
-    assert seen.peak <= 1.5 * bytes_of_step("dynamic", B=64, I=I).peak
+def test_step_needs_little_more_memory_than_dynamic(name: str, b: int, I: int) -> None:
+    seen = bytes_of_step(name, B=b, I=I)
+    assert seen.largest < 4 * b * I * J * D / 4
+    assert seen.peak <= 1.5 * bytes_of_step("dynamic", B=b, I=I).peak
+
+
+@pytest.mark.parametrize("name", [name for name in VOTE_FREE if routing.get(name).recomputes])
+def test_recomputed_chunks_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked_routing, "_CHUNK", 20_000)
+    layer, u = layer_and_children(name)
+    assert len(chunked_routing._runs(u, layer.weight, forms=False)) > 1
+    found = step(layer, u)
+    monkeypatch.setattr(type(layer.routing), "recomputes", False)
+    for one, recorded in zip(found, step(layer, u), strict=True):
+        assert torch.equal(one, recorded)
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -6,7 +6,8 @@ iterations, with scratch memory that stays in cache. Each thread takes chunks of
 
 Autograd records ``route`` on a chunk as usual. It stores couplings, but the gradients of children and matrices do not
 pass through it: each contraction adds its own, in place. A routing that forms its votes is computed again in the
-backward pass instead of being recorded, in smaller chunks, so that the votes of few examples exist at a time.
+backward pass instead of being recorded, in smaller chunks, so that the votes of few examples exist at a time. Of a
+routing that stores much besides (``recompute``) all chunks but the first are computed again, too.
 
 The reference is ``Routing.route`` on ``form_votes``.
 """
@@ -44,10 +45,11 @@ def route(
     params: Mapping[str, Tensor] | None = None,
     memory: Memory | None = None,
     forms: bool = False,
+    recompute: bool = False,
 ) -> tuple[Tensor, Tensor] | None:
     """``function`` on votes W u, or None where the caller should form the votes and call it itself.
 
-    ``forms``: it needs the votes as a tensor.
+    ``forms``: it needs the votes as a tensor. ``recompute``: a backward pass computes all chunks but the first again.
 
     Shapes: u (B, I, K), weight (I, J, D, K), act (B, I) -> pose (B, J, D), activation (B, J).
     """
@@ -64,7 +66,7 @@ def route(
         else:
             inputs = (u, weight, act, *learned.values())
             record = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-            options = function, tuple(learned), memory or Memory(), low, record
+            options = function, tuple(learned), memory or Memory(), low, record, recompute
             try:
                 pose, activation = _Route.apply(*options, False, *inputs)
             except VotesNeeded:
@@ -155,6 +157,7 @@ class _Route(torch.autograd.Function):
         memory: Memory,
         low: torch.dtype,
         record: bool,
+        recompute: bool,
         forms: bool,
         u: Tensor,
         weight: Tensor,
@@ -172,10 +175,11 @@ class _Route(torch.autograd.Function):
             def work(slot: int, index: int) -> None:
                 run = runs[index]
                 state = State(matrices, _scratch(u[run], weight.shape[1], low, slot, memory))
-                votes = Chunk(u[run].detach(), state, recorded=record, most_votes=_most_votes(weight))
+                keep = record and not (recompute and index)
+                votes = Chunk(u[run].detach(), state, recorded=keep, most_votes=_most_votes(weight))
                 done = _Recorded(function, votes, None if act is None else act[run], params)
                 results[index] = tuple(t.detach() for t in done.results)
-                if record and votes.formed is None:
+                if keep and votes.formed is None:
                     ctx.recorded[index] = done
 
             each(range(len(runs)), work)
@@ -186,9 +190,9 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, weight, act, *learned = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *[None] * 6, *_differentiable(ctx, gradients, u, weight, act, learned)
+            return *[None] * 7, *_differentiable(ctx, gradients, u, weight, act, learned)
         params, count = dict(zip(ctx.names, learned, strict=True)), slots(len(ctx.runs))
-        need_weight, need_act = ctx.needs_input_grad[7:9]
+        need_weight, need_act = ctx.needs_input_grad[8:10]
         du = torch.empty_like(u)
         d_act = torch.zeros_like(act) if act is not None and need_act else None
         # one sum for each thread
@@ -221,7 +225,7 @@ class _Route(torch.autograd.Function):
         for other in dw[1:]:
             dw[0].add(other)
         sums = [_total([part.get(name) for part in d_learned]) for name in ctx.names]
-        return *[None] * 6, du, dw[0].total().to(weight.dtype) if dw else None, d_act, *sums
+        return *[None] * 7, du, dw[0].total().to(weight.dtype) if dw else None, d_act, *sums
 
 
 def _total(parts: list[Tensor | None]) -> Tensor | None:
@@ -237,7 +241,7 @@ def _differentiable(
     """Gradients with a graph, through the form that autograd knows: for derivatives of derivatives."""
     params = dict(zip(ctx.names, learned, strict=True))
     results = ctx.function(cast(Tensor, LinearVotes(u, weight.to(u.dtype), ctx.low)), act, params)[:2]
-    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[6:]
+    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[7:]
     inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
     pairs = [(t, g) for t, g in zip(results, gradients, strict=True) if t.requires_grad]
     found = torch.autograd.grad(

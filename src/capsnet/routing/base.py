@@ -113,6 +113,8 @@ class Routing:
     - ``wants_presence``: whether children should have a presence apart from their pose (squash ``unit``).
     - ``vote_free``: whether ``route`` uses votes in ``gather``, ``agree``, ``distance`` and ``square_length`` only, so
       that a dense layer never forms them. Otherwise it forms those of a few examples at a time.
+    - ``recomputes``: whether a dense layer computes most of ``route`` again in the backward pass instead of storing it:
+      less memory, more time, for a routing that stores much for each child.
     """
 
     name: ClassVar[str] = ""
@@ -125,6 +127,7 @@ class Routing:
     dense_options: ClassVar[Mapping[str, Any]] = {}
     wants_presence: ClassVar[bool] = False
     vote_free: ClassVar[bool] = True
+    recomputes: ClassVar[bool] = False
 
     @property
     def iterates(self) -> bool:
@@ -194,7 +197,8 @@ class Routing:
             routed = self.route(votes, weights, None, params, False)
             return routed.pose, routed.act
 
-        parents = kernels.route(route, u, weight, weights, params, memory, forms=not self.vote_free)
+        declared = {"forms": not self.vote_free, "recompute": self.recomputes}
+        parents = kernels.route(route, u, weight, weights, params, memory, **declared)
         return None if parents is None else Routed(*parents)
 
     def fused_windows(

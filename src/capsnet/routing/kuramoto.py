@@ -57,6 +57,7 @@ class Kuramoto(SquashingRouting):
     name: ClassVar[str] = "kuramoto"
     sentence: ClassVar[str] = "Each child sends its vote to the parents that it is in phase with."
     dense_options: ClassVar[Mapping[str, Any]] = {"beta": 4.0, "grow": 0.5}
+    recomputes: ClassVar[bool] = True
     iterations: int = 3
     beta: float = 4.0
     grow: float = 0.0
