@@ -1,6 +1,7 @@
 """The documentation as a site: made pages, links, formulas, the check of the result, and pages that quote others."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -22,15 +23,20 @@ def test_check_names_what_is_wrong(tmp_path: Path) -> None:
         '<a href="b.html#there">right</a><a href="b.html#gone">x</a><a href="c.html">x</a><a href="https://example.org">x</a>'
         '<script src="https://example.org/x.js"></script><img src="b.png">'
     )
-    (tmp_path / "b.html").write_text('<h1 id="there">b</h1>')
+    (tmp_path / "b.html").write_text(
+        '<link rel="canonical" href="https://example.org/b"><h1 id="there">b</h1><a data-md-component="source" href="https://example.org">x</a>'
+    )
+    (tmp_path / "404.html").write_text('<a href="/site/b.html#there">right</a><a href="/b.html">x</a>')
     (tmp_path / "x.css").write_text(
         '@import "https://example.org/x.css"; a { background: url(data:image/png;base64,) }'
     )
-    assert check.problems(tmp_path) == [
+    assert check.problems(tmp_path, base="/site/") == [
+        "404.html: /b.html does not exist",
         "a.html: fetches https://example.org/x.js from another host",
         "a.html: b.html#gone has no anchor gone",
         "a.html: c.html does not exist",
         "a.html: b.png does not exist",
+        "b.html: fetches numbers of the repository from another host",
         "x.css: fetches https://example.org/x.css from another host",
     ]
 
@@ -53,6 +59,20 @@ def test_every_public_module_has_a_page() -> None:
     assert {"data", "functional", "layers", "routing", "models"} <= set(pages.rooms())
     assert "cli" not in pages.rooms()
     assert "::: capsnet.routing\n" in pages.reference("routing")
+    assert "::: capsnet.routing.steps\n" in pages.reference("routing")
+
+
+@pytest.mark.parametrize("room", pages.rooms())
+def test_page_of_a_module_has_something_to_show(room: str) -> None:
+    shown = [f"capsnet.{room}", *(f"capsnet.{room}.{name}" for name in pages.MODULES.get(room, ()))]
+    parts = [importlib.import_module(name) for name in shown]
+    own = [
+        name
+        for part in parts
+        for name, value in vars(part).items()
+        if getattr(value, "__module__", "") == part.__name__
+    ]
+    assert [*getattr(parts[0], "__all__", ()), *(name for name in own if not name.startswith("_"))]
 
 
 def test_definition_is_found_and_a_wrong_name_is_not() -> None:

@@ -21,16 +21,19 @@ IN_CSS = re.compile(r"@import\s+[\"']?([^\"';)]+)|url\(\s*[\"']?([^\"')]+)")
 
 
 class Reader(HTMLParser):
-    """The links of a page, what it fetches, and its anchors."""
+    """The links of a page, what it fetches, its anchors, and whether it asks the repository's host for its stars."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
         self.fetched: list[str] = []
         self.anchors: set[str] = set()
+        self.counts_stars = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "link" and ("rel", "canonical") in attrs:  # the page's own address, which is not fetched
+            return
         for name, value in attrs:
             if name in ("id", "name") and value:
                 self.anchors.add(value)
@@ -38,19 +41,23 @@ class Reader(HTMLParser):
                 self.fetched.append(value)
             elif (tag, name) == ("a", "href") and value:
                 self.links.append(value)
+            elif (name, value) == ("data-md-component", "source"):  # the theme's script fetches for it
+                self.counts_stars = True
 
 
-def problems(site: Path) -> list[str]:
-    """One line for each wrong link and each foreign address."""
+def problems(site: Path, base: str = "/") -> list[str]:
+    """One line for each wrong link and each foreign address. ``base`` is the site's path on its host."""
     read = {path: Reader(path.read_text()) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in read.items():
         name = path.relative_to(site)
         found += [f"{name}: fetches {what} from another host" for what in page.fetched if foreign(what)]
-        if path.name == "404.html":  # its links start at the root of a host
-            continue
+        if page.counts_stars:
+            found.append(f"{name}: fetches numbers of the repository from another host")
         for link in dict.fromkeys([*page.links, *page.fetched]):
-            if not foreign(link) and (why := broken(link, path, read)):
+            # those of the page for wrong addresses start at the root of the host
+            local = link.replace(base, "./", 1) if path.name == "404.html" and link.startswith(base) else link
+            if not foreign(link) and (why := broken(local, path, read)):
                 found.append(f"{name}: {link} {why}")
     for path in site.rglob("*.css"):
         named = [one or other for one, other in IN_CSS.findall(path.read_text())]

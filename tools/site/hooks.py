@@ -11,6 +11,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -19,6 +20,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.nav import Link, Navigation
 from mkdocs.structure.pages import Page
 
+from tools import metadata
 from tools.site import check, pages
 
 ROOT = pages.ROOT
@@ -44,6 +46,7 @@ INLINE = re.compile(r"\$`([^`]+)`\$")
 # a folder that `capsnet explore --static` wrote: then the site has the explorer, too
 EXPLORER = os.environ.get("CAPSNET_SITE_EXPLORER")
 PAGE = "try/index.html"  # of the explorer, on the site
+ADDRESSES = metadata.addresses(os.environ.get("GITHUB_REPOSITORY", ""))  # set where the site is published
 TRY = f'<a class="md-button md-button--primary" href="{PAGE}">Try it here, in your browser</a>'
 
 
@@ -55,9 +58,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     sections["Reference"] += [{f"capsnet.{room}": f"reference/{room}.md"} for room in pages.rooms()]
     named = set(re.findall(r"'([\w-]+\.md)'", str(config.nav)))
     sections["How-to"] += [page.name for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in named]
-    if repository := os.environ.get("GITHUB_REPOSITORY"):  # set where the site is published
-        config.repo_url = f"https://github.com/{repository}"
-        config.repo_name = repository
+    # for the site map, and the links of the page that a server shows for wrong addresses. Not `repo_url`: with it every
+    # page asks another host for the number of stars.
+    config.site_url = ADDRESSES.get("Documentation", config.site_url)
     return config
 
 
@@ -84,9 +87,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
-    """Add the explorer after the first entry. It is not in mkdocs.yml: most builds do not have it."""
+    """Add the explorer after the first entry, and the repository. They are not in mkdocs.yml: most builds lack them."""
     if EXPLORER:
         nav.items.insert(1, Link("Try it", PAGE))
+    if ADDRESSES:
+        nav.items.append(Link("Repository", ADDRESSES["Homepage"]))
     return nav
 
 
@@ -150,6 +155,6 @@ def source_of(page: str) -> str:
 def on_post_build(config: MkDocsConfig) -> None:
     if EXPLORER:
         shutil.copytree(EXPLORER, (Path(config.site_dir) / PAGE).parent)
-    problems = check.problems(Path(config.site_dir))
+    problems = check.problems(Path(config.site_dir), base=urlsplit(config.site_url or "").path or "/")
     if problems:
         raise PluginError(f"{len(problems)} problems in the built site:\n" + "\n".join(problems[:40]))

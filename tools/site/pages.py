@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 WIDTH = 100  # of the help texts
 PRIVATE_ROOMS = ("cli",)  # for the shell; `commands.md` has it
+# public modules whose names their package does not re-export
+MODULES = {"drawing": ("figures", "pictures", "plots"), "routing": ("steps",), "serving": ("app", "server")}
 
 
 def commands() -> str:
@@ -85,7 +87,10 @@ def rooms() -> list[str]:
 def reference(room: str) -> str:
     """The page of a room: mkdocstrings fills it from the docstrings."""
     module = f"capsnet.{room}" if room else "capsnet"
-    return f"# {module}\n\n::: {module}\n"
+    page = [f"# {module}", f"::: {module}"]
+    for name in MODULES.get(room, ()):
+        page += [f"## {module}.{name}", f"::: {module}.{name}\n    options:\n      heading_level: 3"]
+    return "\n\n".join(page) + "\n"
 
 
 def linked_source(path: Path) -> str:
