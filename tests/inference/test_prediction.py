@@ -4,6 +4,7 @@ import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +73,19 @@ def test_labels_are_those_that_reach_the_threshold(steps: Steps, folder: Path) -
             capsnet.predict(folder, steps, threshold=wrong)
     with pytest.raises(ValueError, match="batch_size"):
         capsnet.predict(folder, steps, batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (3, "expected files, folders, .* got int"),
+        (None, "expected files, folders, .* got NoneType"),
+        ({"train": 1, "test": 2}, "got a mapping of train, test: give one of them"),
+    ],
+)
+def test_what_is_no_picture_is_refused_in_a_sentence(steps: Steps, given: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        capsnet.predict(given, steps)
 
 
 def test_predict_takes_bytes_and_skips_bad_pictures(steps: Steps, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """``CapsuleHead`` on a plain network."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -56,3 +58,18 @@ def test_shared_matrices_take_maps_of_any_size() -> None:
 def test_a_map_smaller_than_the_kernel_is_refused() -> None:
     with pytest.raises(ValueError, match="a map of 2 x 5 is smaller than the kernel_size 3"):
         CapsuleHead(3, 5, (2, 5), kernel_size=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_classes": 0}, "num_classes must be at least 1, got 0"),
+        ({"num_classes": 2.5}, "num_classes must be a whole number, got 2.5"),
+        ({"grid": 8}, r"grid must be \(H, W\) of the feature map, or None for any, got 8"),
+        ({"grid": (0, 4)}, "height must be at least 1, got 0"),
+        ({"pose_dim": 0}, "pose_dim must be at least 1, got 0"),
+    ],
+)
+def test_wrong_sizes_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        CapsuleHead(**{"in_channels": 3, "num_classes": 5} | change)

@@ -7,7 +7,7 @@ import torch
 
 from capsnet import kernels
 from capsnet.functional import squash
-from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps
+from capsnet.layers import DenseCaps, DenseDecoder, PrimaryCaps, SharedCaps
 
 
 def test_primary_capsule_comes_from_one_position() -> None:
@@ -78,6 +78,14 @@ def test_couplings_are_not_stored() -> None:
 def test_wrong_children_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected children of shape \(B, 5, 8\), got \(2, 8, 5\)"):
         DenseCaps(5, 3)(torch.randn(2, 8, 5))
+
+
+def test_no_parents_and_fractions_of_capsules_are_refused() -> None:
+    for layer in (DenseCaps, SharedCaps):
+        with pytest.raises(ValueError, match=r"parents must be at least 1, got 0"):
+            layer(parents=0, **({"children": 5} if layer is DenseCaps else {}))
+        with pytest.raises(ValueError, match=r"child_dim must be a whole number, got 1\.5"):
+            layer(parents=2, child_dim=1.5, **({"children": 5} if layer is DenseCaps else {}))
 
 
 @pytest.mark.parametrize(("C", "H", "W"), [(1, 28, 28), (3, 5, 7)])

@@ -46,6 +46,14 @@ def test_a_tracker_gets_every_line_and_the_results(quick: capsnet.TrainConfig, t
     assert {page["kind"] for page in told} == {"epoch"}  # the run is shorter than 50 steps
 
 
+def test_what_is_no_tracker_is_refused_before_the_run(quick: capsnet.TrainConfig, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"a tracker has the methods begin, log and end .*; object has no begin, log, end"
+    ):
+        capsnet.train(quick, out=tmp_path / "run", trackers=[object()])
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_failed_run_is_ended_without_results(quick: capsnet.TrainConfig, tmp_path: Path) -> None:
     torn = Torn()
     with pytest.raises(RuntimeError, match="no more pages"):

@@ -116,8 +116,12 @@ def test_cache_answers_offline(
     assert len(hub.asked) == asked
     enter(HF_HUB_OFFLINE=None, HF_ENDPOINT="http://127.0.0.1:1")  # nobody listens: the cached file is used
     assert weights.resolve("hf:jane/cached").is_file()
-    with pytest.raises(FileNotFoundError, match=r"hf:jane/other is not in the cache .* http://127.0.0.1:1 was not"):
+    with pytest.raises(
+        FileNotFoundError, match=r"hf:jane/other is not in the cache .*, and nothing is downloaded here"
+    ):
         weights.resolve("hf:jane/other", download=False)
+    with pytest.raises(OSError, match=r"hf:jane/other.* http://127.0.0.1:1 cannot be reached"):
+        weights.resolve("hf:jane/other")
 
 
 @needs_library

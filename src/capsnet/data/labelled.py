@@ -48,16 +48,19 @@ def labelled(source: Any, what: str = "expected") -> Labelled:
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images need as many labels, got {len(labels)}")
         return Labelled(_Zipped(images, labels))
-    if isinstance(source, Mapping):
-        raise ValueError(
-            f"{what} {KINDS}, got a mapping of {', '.join(map(str, source)) or 'nothing'}: give one of them"
-        )
     sequence = hasattr(source, "__getitem__") and hasattr(source, "__len__") and not hasattr(source, "ndim")
-    if not sequence or isinstance(source, str | bytes):
-        raise ValueError(f"{what} {KINDS}, got {type(source).__name__}")
+    if not sequence or isinstance(source, str | bytes | Mapping):
+        raise ValueError(f"{what} {KINDS}, got {described(source)}")
     names = getattr(source, "classes", None)
     known = isinstance(names, list | tuple) and bool(names) and all(isinstance(name, str) for name in names)
     return Labelled(source, names if known else None)
+
+
+def described(source: Any) -> str:
+    """What somebody gave, for an error: its type, or the keys of a mapping, such as the splits of a data set."""
+    if isinstance(source, Mapping):
+        return f"a mapping of {', '.join(map(str, source)) or 'nothing'}: give one of them"
+    return type(source).__name__
 
 
 def is_columns(source: Any) -> bool:
@@ -79,7 +82,7 @@ def pair_of(example: Any) -> tuple[Any, Any]:
     if isinstance(example, list | tuple) and len(example) == 2:
         return example[0], example[1]
     kind = f"{len(example)} values" if isinstance(example, list | tuple) else type(example).__name__
-    raise ValueError(f"an example must be a pair (image, label), got {kind}")
+    raise ValueError(f"an example must be a pair (image, label), got {kind}: give a data set that returns such pairs")
 
 
 def as_array(values: Any) -> NDArray:

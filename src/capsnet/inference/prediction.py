@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -17,11 +17,15 @@ from tqdm import tqdm
 
 from capsnet._files import expanded, write_atomically
 from capsnet.data import Preprocess, Words, images_in, preprocess_for
-from capsnet.data.labelled import as_picture, images_of, is_columns
+from capsnet.data.labelled import as_picture, described, images_of, is_columns
 from capsnet.models import Model, Output
 from capsnet.weights import load
 
 PRESENT = 0.5  # a class is present if its capsule is at least this long
+KINDS = (
+    "files, folders, Pillow images, arrays or tensors, one or many, a torch Dataset of (image, label) or a Hugging "
+    "Face data set"
+)
 EDGE = 1e-3  # how far interpolated pixels may lie outside [0, 1]
 Picture: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor | bytes
 
@@ -113,7 +117,7 @@ def predictions(
     model = model if isinstance(model, Model) else load(model)
     if isinstance(pictures, Picture):
         pictures = list(pictures) if isinstance(pictures, np.ndarray | Tensor) and pictures.ndim == 4 else [pictures]
-    given = list(pictures) if model.takes_texts else without_labels(pictures)
+    given = texts_of(pictures) if model.takes_texts else without_labels(pictures)
     items: list[_Given] = []
     for index, picture in enumerate(given):
         where = f"pictures[{index}]" if len(given) > 1 else ""
@@ -143,10 +147,20 @@ def _answered(
                 yield item if isinstance(item, Skipped) else next(answers)
 
 
+def texts_of(texts: Any) -> list[Any]:
+    """Many texts, as a list."""
+    if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
+        raise ValueError(f"expected a text or several, got {described(texts)}")
+    return list(texts)
+
+
 def without_labels(pictures: Any) -> list[Picture | Skipped]:
     """The images of a torch or a Hugging Face data set, or of pairs (image, label); other pictures as they are."""
     items: list[Any] = []
-    if not is_columns(pictures) and not isinstance(pictures, TorchDataset):
+    several = is_columns(pictures) or isinstance(pictures, TorchDataset)
+    if isinstance(pictures, Mapping) or not (several or isinstance(pictures, Iterable)):
+        raise ValueError(f"expected {KINDS}, got {described(pictures)}")
+    if not several:
         items += [item[0] if type(item) is tuple and len(item) == 2 else item for item in pictures]
         return items
     images = images_of(pictures)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from capsnet.kernels import Memory
 from capsnet.kernels.votes import form_votes
 from capsnet.layers._routed import RoutedLayer
+from capsnet.layers._shapes import check_counts
 from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Routed, Routing
 from capsnet.routing.base import check_children, child_weights
@@ -37,6 +38,7 @@ class DenseCaps(RoutedLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_counts(children=children, parents=parents, child_dim=child_dim, parent_dim=parent_dim)
         weight = nn.Parameter(torch.empty(children, parents, parent_dim, child_dim, device=device, dtype=dtype))
         super().__init__(routing, weight, parents, parent_dim, children, "vector")
         self._memory = Memory()  # scratch of the fused form, not in the state_dict

@@ -1,10 +1,12 @@
 """Capsules on the feature map of any backbone."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from capsnet.layers._shapes import check_counts
 from capsnet.layers.dense import DenseCaps
 from capsnet.layers.primary import PrimaryCaps
 from capsnet.layers.shared import SharedCaps
@@ -48,6 +50,12 @@ class CapsuleHead(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_counts(in_channels=in_channels, num_classes=num_classes, types=types, primary_dim=primary_dim)
+        check_counts(pose_dim=pose_dim, kernel_size=kernel_size, stride=stride)
+        if grid is not None:
+            if not isinstance(grid, Sequence) or len(grid) != 2:
+                raise ValueError(f"grid must be (H, W) of the feature map, or None for any, got {grid!r}")
+            check_counts(height=grid[0], width=grid[1])
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         routing = get(routing)
         squash = squash or ("unit" if routing.wants_presence else "paper")

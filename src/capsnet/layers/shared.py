@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnet.layers._routed import RoutedLayer
+from capsnet.layers._shapes import check_counts
 from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Routed, Routing
 
@@ -34,6 +35,7 @@ class SharedCaps(RoutedLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_counts(parents=parents, child_dim=child_dim, parent_dim=parent_dim)
         weight = nn.Parameter(torch.empty(parents, parent_dim, child_dim, device=device, dtype=dtype))  # (J, D, K)
         super().__init__(routing, weight, parents, parent_dim, None, "vector")
 

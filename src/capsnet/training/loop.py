@@ -47,7 +47,7 @@ from capsnet.training.precision import check_precision, settle_precision
 from capsnet.training.prepare import build, first, load_splits, recorded
 from capsnet.training.report import report
 from capsnet.training.run import JOB, Run, environment, open_on_all_ranks
-from capsnet.training.tracking import Tracker, available
+from capsnet.training.tracking import Tracker, available, check_trackers
 
 __all__ = ["Interrupted", "Result", "build", "first", "fit", "load_splits", "read_losses", "train", "train_step"]
 log = logging.getLogger("capsnet")
@@ -111,6 +111,7 @@ def train(
         if not 1 <= threads <= most:
             raise ValueError(f"threads must lie between 1 and {most} on this machine, got {threads}")
         torch.set_num_threads(threads)
+    check_trackers(trackers)
     source = None if data is None else given(data)
     config = check_config(dataclasses.asdict(recorded(config, source)))
     with distributed.process_group(device) as rank_device:

@@ -4,6 +4,7 @@ A tracker for Weights & Biases or MLflow is ten lines: see docs/trackers.md.
 """
 
 import logging
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +27,16 @@ class Tracker(Protocol):
 
     def end(self, results: dict[str, Any] | None) -> None:
         """The test metrics of a finished run; None if it was stopped or has failed."""
+
+
+def check_trackers(trackers: Sequence[Tracker]) -> None:
+    """Refuse what is no tracker before a run begins."""
+    for tracker in trackers:
+        if missing := [name for name in ("begin", "log", "end") if not callable(getattr(tracker, name, None))]:
+            raise ValueError(
+                f"a tracker has the methods begin, log and end (docs/trackers.md); {type(tracker).__name__} has no "
+                f"{', '.join(missing)}"
+            )
 
 
 def available(figures: bool, tensorboard: bool) -> tuple[bool, bool]:

@@ -55,7 +55,7 @@ def fetch(name: str | Path, *, download: bool = True) -> Path:
     Without ``download`` only the cache is searched, as with HF_HUB_OFFLINE.
     """
     address, hub = parse(name), library()
-    with sentences(str(address)):
+    with sentences(str(address), asked=download):
         if download and (size := _size(hub, address)) is not None and size > MOST_BYTES:
             raise ValueError(
                 f"{WEIGHTS} of {address} has {size / 2**30:.1f} GB, at most {MOST_BYTES / 2**30:g} are fetched: "
@@ -96,15 +96,15 @@ def library() -> Any:
 
 
 @contextmanager
-def sentences(name: str) -> Iterator[None]:
-    """Turn what huggingface_hub raises into one sentence about ``name``."""
+def sentences(name: str, asked: bool = True) -> Iterator[None]:
+    """Turn what huggingface_hub raises into one sentence about ``name``. ``asked``: not only the cache."""
     errors, settings = (import_module(f"huggingface_hub.{part}") for part in ("errors", "constants"))
     endpoint = settings.ENDPOINT
     try:
         yield
     except errors.LocalEntryNotFoundError:
-        offline = settings.HF_HUB_OFFLINE
-        why = "HF_HUB_OFFLINE is set" if offline else f"{endpoint} was not reached, or not asked"
+        why = f"{endpoint} cannot be reached" if asked else "nothing is downloaded here"
+        why = "HF_HUB_OFFLINE is set" if settings.HF_HUB_OFFLINE else why
         raise FileNotFoundError(f"{name} is not in the cache ({settings.HF_HUB_CACHE}), and {why}") from None
     except errors.OfflineModeIsEnabled:
         raise ConnectionError(f"{name}: HF_HUB_OFFLINE is set, so the hub is not asked") from None
