@@ -107,12 +107,16 @@ def _packed(weight: Tensor, low: torch.dtype, memory: Memory) -> Tensor:
     return flat
 
 
-def _runs(u: Tensor, weight: Tensor, forms: bool) -> list[slice]:
-    """Runs of examples that make one chunk each, and for large tensors on CPUs at least one for each thread."""
+def _runs(u: Tensor, weight: Tensor, forms: bool, recompute: bool = False) -> list[slice]:
+    """Runs of examples that make one chunk each, and for large tensors on CPUs at least one for each thread.
+
+    ``recompute``: smaller ones, since all of the first is stored.
+    """
     I, J, _, K = weight.shape
     cpu = u.device.type == "cpu"
     threads = slots(len(u)) if cpu and len(u) * I * J * K >= _WORTH_SHARING else 1
     fitting = max(_FEWEST, (_CHUNK if cpu else _CHUNK_ELSEWHERE) // (I * K * weight.element_size()))
+    fitting = max(_FEWEST, fitting // 3) if recompute else fitting
     size = min(-(-len(u) // threads), _most_votes(weight) if forms else fitting)
     return [slice(start, min(start + size, len(u))) for start in range(0, len(u), size)]
 
@@ -164,7 +168,7 @@ class _Route(torch.autograd.Function):
         act: Tensor | None,
         *learned: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        runs, params = _runs(u, weight, forms), dict(zip(names, learned, strict=True))
+        runs, params = _runs(u, weight, forms, recompute), dict(zip(names, learned, strict=True))
         ctx.function, ctx.names, ctx.memory, ctx.low, ctx.runs = function, names, memory, low, runs
         ctx.save_for_backward(u, weight, act, *learned)
         ctx.recorded = cast(list[_Recorded | None], [None] * len(runs))
