@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from capsnet import data, metrics, recipes
-from capsnet.experiments import Report, _few_images, _linear, _paired, get, reproduce, small_data
+from capsnet.experiments import Report, _calibrated, _few_images, _linear, _paired, get, reproduce, small_data
 from capsnet.experiments._paired import Answers
 from capsnet.experiments.lab import Lab
 from capsnet.metrics import Measure
@@ -50,6 +50,12 @@ def test_report_has_every_model_on_every_set(finished: tuple[Path, dict]) -> Non
     assert sets["grouped"]["models"]["linear"]["accuracy"] == [100.0]  # brightness is all it takes
     assert document["command"].startswith("capsnet reproduce small-data --data ")
     assert len(document["findings"]) == 5
+    assert [row[:3] for row in document["tables"][1]["rows"]] == [
+        [name, "capsnet-image", other] for name in ("grouped", "divided") for other in ("cnn-image", "linear")
+    ]
+    assert sets["grouped"]["models"]["linear"]["seconds"] > 0
+    before, after = (sets["divided"]["models"]["linear"][f"calibration error{how}"] for how in ("", ", calibrated"))
+    assert after[0] < before[0]  # eight pictures, all right, by a cautious model
 
 
 def test_claims_are_read_from_the_report(finished: tuple[Path, dict]) -> None:
@@ -173,11 +179,37 @@ def test_sentences_are_true_either_way(low: float, high: float, accuracy: str, a
     gaps = {
         "accuracy": Measure("", [(low + high) / 2], "points", interval=(low, high)),
         "AUC": Measure("", [(low + high) / 20], "", interval=(low / 10, high / 10)),
+        "accuracy, calibrated": Measure("", [-(low + high)], "points", interval=(-2 * high, -2 * low)),
     }
-    sentence = small_data.compared("a", "b", gaps)
+    sentence, later = small_data.compared("a", "its twin `b`", gaps).split("Both calibrated, ")
     assert accuracy in sentence
     assert area in sentence
     assert f"({low:+.2f} to {high:+.2f}) points" in sentence
+    opposite = {"more": "less often right", "less": "more often right", "not": "not shown to differ"}
+    assert opposite[accuracy.split()[1]] in later
+
+
+def test_calibration_moves_the_border_and_lowers_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    logits = np.array([0.4, 0.0]) + rng.normal(size=(4000, 2))
+    targets = (rng.random(4000) < 1 / (1 + np.exp(-2 * (logits[:, 1] - logits[:, 0]) - 1.2))).astype(int)
+    cautious = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)  # twice as sure, and 0.6 to the right
+    fitted = _calibrated.fit(cautious[:2000], targets[:2000])
+    assert np.exp(fitted[0]) == pytest.approx(2, rel=0.1)
+    assert fitted[2] - fitted[1] == pytest.approx(1.2, abs=0.2)
+    better = _calibrated.apply(fitted, cautious[2000:])
+    np.testing.assert_allclose(better.sum(axis=1), 1)
+    errors = [metrics.calibration_error(p, targets[2000:]) for p in (cautious[2000:], better)]
+    assert errors[1] < errors[0] / 2
+    accuracies = [metrics.accuracy(p, targets[2000:]).value for p in (cautious[2000:], better)]
+    assert accuracies[1] > accuracies[0]
+
+
+def test_calibration_by_few_pictures_stays_finite() -> None:
+    certain = np.array([[1.0, 0.0], [0.0, 1.0]])
+    better = _calibrated.apply(_calibrated.fit(certain, np.array([0, 1])), certain)
+    assert np.isfinite(better).all()
+    assert better.argmax(axis=1).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("name", "folds", "counts"), [("pneumonia", 0, (400, 524, 624)), ("blood-cells", 5, None)])

@@ -1,14 +1,16 @@
 """The trainings of ``small-data``: sets of few real images, the networks that are compared on them, their answers."""
 
 import functools
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capsnet import data, recipes
 from capsnet._files import expanded
 from capsnet.data import FolderDataset
-from capsnet.experiments import _linear, _nets, _routed
+from capsnet.experiments import _calibrated, _linear, _nets, _routed
 from capsnet.experiments._faces import faces_spec
 from capsnet.experiments._paired import Answers
 from capsnet.experiments.lab import Lab, Trained
@@ -89,6 +91,7 @@ class Outcome(NamedTuple):
     """The answers of a kind of network to a set, and what its trainings took."""
 
     answers: Answers
+    calibrated: Answers  # the same, with probabilities that were corrected on the validation split
     parameters: int
     seconds: float  # of processor time for one training, the median
 
@@ -98,19 +101,23 @@ def trained_answers(lab: Lab, task: Task, net: str) -> Outcome:
     for seed in lab.seeds:
         for one in trainings(lab, task, net, seed):
             done = lab.train(one, figures=False)
-            parts.append(lab.remember("answers", functools.partial(answer, done, one.data), run=done.folder))
+            parts.append(lab.remember("calibrated", functools.partial(answer, done, one.data), run=done.folder))
             seconds.append(done.processor or 0.0)
             parameters = done.model.num_parameters() - sum(
                 weight.numel() for name, weight in done.model.named_parameters() if name.startswith("decoder.")
             )
-    return Outcome(gathered(parts, len(lab.seeds), task), parameters, float(np.median(seconds)))
+    return Outcome(*gathered(parts, len(lab.seeds), task), parameters, float(np.median(seconds)))
 
 
 def answer(trained: Trained, spec: str) -> dict[str, Any]:
     """The lengths of the test pictures' class capsules as shares of their sum: of a CNN, its probabilities."""
-    test = data.load(spec, "test")
-    lengths = evaluate(trained.model, test).lengths.astype(np.float64)
-    return described(test, lengths / lengths.sum(axis=1, keepdims=True))
+
+    def shares(part: data.Dataset) -> NDArray:
+        lengths = evaluate(trained.model, part).lengths.astype(np.float64)
+        return lengths / lengths.sum(axis=1, keepdims=True)
+
+    validation, test = data.load(spec, "validation"), data.load(spec, "test")
+    return described(test, shares(test), validation, shares(validation))
 
 
 def linear_answers(lab: Lab, task: Task) -> Outcome:
@@ -118,38 +125,44 @@ def linear_answers(lab: Lab, task: Task) -> Outcome:
 
     def make(spec: str) -> dict[str, Any]:
         parts = [data.load(spec, split) for split in ("train", "validation", "test")]
-        probabilities, strength = _linear.answer(parts[0], parts[1], parts[2])
+        start = time.process_time()
+        sure, probabilities, strength = _linear.answer(*parts)
+        seconds = time.process_time() - start
         height, width = parts[0].image_size
         weights = (parts[0].channels * height * width + 1) * parts[0].num_classes
-        return described(parts[2], probabilities) | {"strength": strength, "parameters": weights}
+        facts = {"strength": strength, "parameters": weights, "seconds": seconds}
+        return described(parts[2], probabilities, parts[1], sure) | facts
 
     parts = []
     for seed in lab.seeds:
         for one in trainings(lab, task, "capsnet-image", seed):
-            parts.append(lab.remember("linear", functools.partial(make, one.data), spec=data.canonical(one.data)))
-    return Outcome(gathered(parts, len(lab.seeds), task), parts[0]["parameters"], 0.0)
+            make_one = functools.partial(make, one.data)
+            parts.append(lab.remember("linear, calibrated", make_one, spec=data.canonical(one.data)))
+    seconds = float(np.median([part["seconds"] for part in parts]))
+    return Outcome(*gathered(parts, len(lab.seeds), task), parts[0]["parameters"], seconds)
 
 
-def described(test: data.Dataset, probabilities: np.ndarray) -> dict[str, Any]:
-    """Answers with the names and groups of the pictures, which are in another order in each fold."""
+def described(test: data.Dataset, probabilities: NDArray, validation: data.Dataset, sure: NDArray) -> dict[str, Any]:
+    """Answers with the names and groups of the pictures, which are in another order in each fold, before and after they
+    are calibrated by ``sure``, the probabilities of the validation split."""
+    known = validation.batch(range(len(validation))).targets.numpy()
+    calibrated = _calibrated.apply(_calibrated.fit(sure, known), probabilities)
     files = test.files if isinstance(test, FolderDataset) else [str(n) for n in range(len(test))]
     groups = test.groups if isinstance(test, FolderDataset) else [""] * len(files)
     targets = test.batch(range(len(test))).targets.tolist()
-    named = zip(files, groups, targets, probabilities.tolist(), strict=True)
-    return {"answers": {file: [group or file, target, row] for file, group, target, row in named}}
+    named = zip(files, groups, targets, probabilities.tolist(), calibrated.tolist(), strict=True)
+    return {"answers": {file: [group or file, *rest] for file, group, *rest in named}}
 
 
-def gathered(parts: list[dict[str, Any]], seeds: int, task: Task) -> Answers:
-    """All pictures in one order, for each seed."""
+def gathered(parts: list[dict[str, Any]], seeds: int, task: Task) -> tuple[Answers, Answers]:
+    """All pictures in one order, for each seed, as answered and calibrated."""
     folds, rows = max(task.folds, 1), []
     for seed in range(seeds):
         mine = [part["answers"] for part in parts[seed * folds : (seed + 1) * folds]]
         rows.append({file: (fold, *row) for fold, part in enumerate(mine) for file, row in part.items()})
     files = sorted(rows[0])
     _, groups = np.unique([rows[0][file][1] for file in files], return_inverse=True)
-    return Answers(
-        np.array([[row[file][3] for file in files] for row in rows]),
-        np.array([rows[0][file][2] for file in files]),
-        np.array([[row[file][0] for file in files] for row in rows]),
-        groups,
-    )
+    targets = np.array([rows[0][file][2] for file in files])
+    networks = np.array([[row[file][0] for file in files] for row in rows])
+    answered, calibrated = (np.array([[row[file][k] for file in files] for row in rows]) for k in (3, 4))
+    return Answers(answered, targets, networks, groups), Answers(calibrated, targets, networks, groups)

@@ -16,15 +16,17 @@ from capsnet.data import Dataset
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # C of scikit-learn: small is a strong penalty
 
 
-def answer(train: Dataset, validation: Dataset, test: Dataset) -> tuple[NDArray, float]:
-    """The probabilities of the test pictures (N, J), and the strength, which is chosen on the validation split."""
+def answer(train: Dataset, validation: Dataset, test: Dataset) -> tuple[NDArray, NDArray, float]:
+    """The probabilities of the validation and of the test pictures (N, J), and the strength, which is chosen on the
+    validation split."""
     (x, y), (x_val, y_val), (x_test, _) = (pixels(part) for part in (train, validation, test))
     mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
     x, x_val, x_test = ((part - mean) / scale for part in (x, x_val, x_test))
     fits = [fit(x, y, train.num_classes, strength) for strength in STRENGTHS]
     losses = [-log_softmax(logits(x_val, w), axis=1)[np.arange(len(y_val)), y_val].mean() for w in fits]
     best = int(np.argmin(losses))
-    return softmax(logits(x_test, fits[best]), axis=1), STRENGTHS[best]
+    sure, said = (softmax(logits(part, fits[best]), axis=1) for part in (x_val, x_test))
+    return sure, said, STRENGTHS[best]
 
 
 def pixels(dataset: Dataset) -> tuple[NDArray, NDArray]:
