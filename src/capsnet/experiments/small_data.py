@@ -10,7 +10,7 @@ the same number of parameters and the same training. The budget `quick` has half
 shows what can be had without any of it. The border between classes, and how sure an answer is, can also be set on the
 validation pictures after training (*calibrated*, for all models alike).
 
-A set with a test split of its own is tested on it; any other is cut into five folds, anew for each seed, and pictures of
+A set with a test split of its own is tested on it. Any other is cut into five folds, anew for each seed; pictures of
 one group (a patient, a micrograph) stay in one fold. Every picture is then tested by networks that have seen neither it
 nor its group.
 
