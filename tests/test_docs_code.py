@@ -63,3 +63,11 @@ def test_scikit_learn(digits: capsnet.data.Batch) -> None:
         assert long in whole
         whole = whole.replace(long, short)
     run([whole])
+
+
+def test_named_tests_exist() -> None:
+    """docs/reliability.md names a test for each bug that other projects are known for."""
+    named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", (DOCS / "reliability.md").read_text())
+    assert len(named) > 10
+    for path, name in named:
+        assert f"\ndef {name}(" in (DOCS.parent / path).read_text(), f"{path} has no {name}"

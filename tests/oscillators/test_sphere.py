@@ -219,6 +219,7 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
         (lambda: random_phases(seed=0), "at least 2 components"),
         (lambda: simplex(10, 4), "need at least 9 dimensions, got 4"),
         (lambda: simplex(0), "a simplex has at least 1 corner, got 0"),
+        (lambda: simplex(2.5), "a simplex has a whole number of corners, got 2.5"),  # type: ignore[arg-type]
         (lambda: oscillators.phase_colours(torch.ones(4, 1)), "at least 2 components"),
         (lambda: oscillators.phase_colours(NAN), "oscillators must be finite, got nan"),
         (lambda: oscillators.phase_colours(torch.full((4, 3), math.inf)), "oscillators must be finite, got inf"),

@@ -5,11 +5,13 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import capsnet
+from capsnet.data import Augment
 from capsnet.training import TrainConfig, loop, read_config
 from capsnet.training import report as report_module
 from capsnet.training import run as run_folder
@@ -125,6 +127,23 @@ def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
     assert sorted(splits) == ["test", "train+validation"]
     assert evaluated == ["mnist test"]
     assert "val_accuracy" not in run_folder.Run(final.folder).records("epoch")[-1]
+
+
+def test_tested_pictures_are_not_augmented(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tested: list[torch.Tensor] = []
+
+    def seen(model: capsnet.Model, *args: Any, **kwargs: Any) -> Any:
+        if not model.training:
+            tested.append(args[0])
+        return forward(model, *args, **kwargs)
+
+    forward = capsnet.models.CapsNet.forward
+    monkeypatch.setattr(capsnet.models.CapsNet, "forward", seen)
+    config = dataclasses.replace(quick, epochs=1, augment=Augment(shift=6), train_on="train+validation")
+    capsnet.train(config, out=tmp_path, figures=False)
+    pixels = torch.cat(tested)
+    test = capsnet.data.load(quick.data, "test")
+    assert torch.equal(pixels, test.batch(range(len(test))).images)
 
 
 def test_limit_uses_the_first_examples_only(quick: TrainConfig) -> None:

@@ -136,6 +136,8 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
 
     Shapes: -> (count, dim).
     """
+    if int(count) != count:
+        raise ValueError(f"a simplex has a whole number of corners, got {count}")
     count = int(count)  # of a tracer's size, too
     if count < 1:
         raise ValueError(f"a simplex has at least 1 corner, got {count}")
