@@ -29,11 +29,11 @@ Every table and figure of the literature that `capsnet reproduce` has, as measur
 published figure. This page is written by `make results` from the files in `docs/results/`, each of which holds the
 command, the seeds, the versions, the machine, the wall time and every raw number.
 
-Networks are chosen (which epoch to keep, when to stop) on validation digits, and tested once. `±` is the standard
-deviation over seeds; brackets are 95 % intervals that say what the size of the test set leaves open. Most runs below
-have the *quick* budget: small networks, minutes of training on two CPU cores. They show whether an effect exists, not
-how large it can be; *shipped* are those of the bundled networks, and *day* strong networks on a residual stem, each
-trained for minutes to an hour. Each section says what differs.
+Networks are chosen (which epoch to keep, when to stop) on validation digits, or keep their last epoch, and are tested
+once. `±` is the standard deviation over seeds; brackets are 95 % intervals that say what the size of the test set
+leaves open. Most runs below have the *quick* budget: small networks, minutes of training on two CPU cores. They show
+whether an effect exists, not how large it can be; *shipped* are those of the bundled networks, and *day* strong
+networks on a residual stem, each trained for minutes to an hour. Each section says what differs.
 """
 
 

@@ -86,7 +86,7 @@ def claims(report: Report) -> list[Claim]:
         ),
         past(
             "At least half of the coupling of children on an object goes to its capsule",
-            paper,
+            f"{paper}, who name no number",
             [(own, 50.0, True)],
             finding,
         ),

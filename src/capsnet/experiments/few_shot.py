@@ -1,9 +1,10 @@
 """How much data does it need? Test error against the number of training images, CapsNet and CNN of similar size.
 
 Talks on capsule networks claim that they "need less training data", and one trains on 400 medical images. The paper
-itself has no such experiment. Here both networks learn from 10 to 60,000 digits, the same number of each class, drawn
-anew for each seed, in the same number of steps, with the same schedule and augmentation. The last epoch is tested: with
-ten training images, a validation set of 10,000 to choose an epoch by would not be fair.
+itself has no such experiment. Here both networks learn from ten digits up to all of them (the budget `day` ends at
+1,000), the same number of each class, drawn anew for each seed, in the same number of steps, with the same schedule and
+augmentation. The last epoch is tested: with ten training images, a validation set of 10,000 to choose an epoch by would
+not be fair.
 
 A CapsNet also learns to redraw its input, which is a help of its own where there is little data. So a CapsNet without
 reconstruction stands beside the two.
