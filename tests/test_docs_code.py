@@ -59,12 +59,7 @@ def test_explain(digits: capsnet.data.Batch) -> None:
 def test_scikit_learn(digits: capsnet.data.Batch) -> None:
     pytest.importorskip("sklearn", reason="the extra `sklearn` is not installed")
     code = "\n".join(blocks("scikit-learn.md"))
-    shorter = {
-        "epochs=10": "epochs=1",
-        "X, y, cv=3)": "X[:120], y[:120], cv=3)",
-        "X, y, test": "X[:120], y[:120], test",
-    }
-    for long, short in shorter.items():
+    for long, short in (("epochs=10", "epochs=1"), ("(return_X_y=True)", "(return_X_y=True); X, y = X[:300], y[:300]")):
         assert long in code
         code = code.replace(long, short)
     assert run([code])["calibrated"].predict_proba(digits.images.numpy()[:2, 0, :8, :8]).shape == (2, 10)
