@@ -72,4 +72,4 @@ def test_a_map_smaller_than_the_kernel_is_refused() -> None:
 )
 def test_wrong_sizes_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        CapsuleHead(**{"in_channels": 3, "num_classes": 5} | change)
+        CapsuleHead(**({"in_channels": 3, "num_classes": 5} | change))  # type: ignore[arg-type]

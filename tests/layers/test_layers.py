@@ -1,5 +1,7 @@
 """Layers: the inputs of a capsule, votes, batches and sizes."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,11 +83,12 @@ def test_wrong_children_are_refused() -> None:
 
 
 def test_no_parents_and_fractions_of_capsules_are_refused() -> None:
-    for layer in (DenseCaps, SharedCaps):
+    makers: list[Callable[..., Any]] = [functools.partial(DenseCaps, children=5), SharedCaps]
+    for make in makers:
         with pytest.raises(ValueError, match=r"parents must be at least 1, got 0"):
-            layer(parents=0, **({"children": 5} if layer is DenseCaps else {}))
+            make(parents=0)
         with pytest.raises(ValueError, match=r"child_dim must be a whole number, got 1\.5"):
-            layer(parents=2, child_dim=1.5, **({"children": 5} if layer is DenseCaps else {}))
+            make(parents=2, child_dim=1.5)
 
 
 @pytest.mark.parametrize(("C", "H", "W"), [(1, 28, 28), (3, 5, 7)])

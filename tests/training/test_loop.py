@@ -132,7 +132,7 @@ def test_validation_chooses_the_epoch_and_the_test_split_is_seen_once(
 def test_tested_pictures_are_not_augmented(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tested: list[torch.Tensor] = []
 
-    def seen(model: capsnet.Model, *args: Any, **kwargs: Any) -> Any:
+    def seen(model: capsnet.models.CapsNet, *args: Any, **kwargs: Any) -> Any:
         if not model.training:
             tested.append(args[0])
         return forward(model, *args, **kwargs)

@@ -50,7 +50,7 @@ def test_what_is_no_tracker_is_refused_before_the_run(quick: capsnet.TrainConfig
     with pytest.raises(
         ValueError, match=r"a tracker has the methods begin, log and end .*; object has no begin, log, end"
     ):
-        capsnet.train(quick, out=tmp_path / "run", trackers=[object()])
+        capsnet.train(quick, out=tmp_path / "run", trackers=[object()])  # type: ignore[list-item]
     assert not (tmp_path / "run").exists()
 
 
