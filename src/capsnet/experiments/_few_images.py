@@ -57,8 +57,8 @@ def task(source: str, folds: int) -> Task:
 
 
 def networks(lab: Lab) -> dict[str, str]:
-    """The capsule networks and their twins."""
-    return {name: twin for name, twin in PAIRS.items() if name == "capsnet-image" or lab.budget == "paper"}
+    """The capsule networks and their twins: both pairs with the budget ``day``, else the recipe's own."""
+    return {name: twin for name, twin in PAIRS.items() if name == "capsnet-image" or lab.budget == "day"}
 
 
 def config(lab: Lab, task: Task, net: str, seed: int, fold: int = 0, routing: str | None = None) -> TrainConfig:
