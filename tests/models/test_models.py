@@ -44,9 +44,8 @@ def test_loss_is_margin_plus_summed_reconstruction(tiny: capsnet.Model) -> None:
     total, parts = tiny.loss(output, labels, images)
     assert output.reconstruction is not None
     assert output.poses is not None
-    torch.testing.assert_close(
-        output.lengths, output.poses.norm(dim=2)
-    )  # no softmax, which could not reach the margins
+    # no softmax, which could not reach the margins
+    torch.testing.assert_close(output.lengths, output.poses.norm(dim=2))
     torch.testing.assert_close(parts["margin"], F.margin_loss(output.lengths, labels))
     expected = 0.0005 * (output.reconstruction - images).square().sum() / 3
     torch.testing.assert_close(parts["reconstruction"], expected)

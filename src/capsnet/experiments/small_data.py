@@ -35,11 +35,10 @@ from capsnet.experiments.lab import Lab
 from capsnet.metrics import calibration_error
 from capsnet.training import TrainConfig
 
-ACCURACY, AUC, CALIBRATED = "accuracy", "AUC", "accuracy, calibrated"
 METRICS = {  # the metric, of which answers, and its unit
-    ACCURACY: (_paired.accuracy, "answers", "%"),
-    AUC: (_paired.auc, "answers", ""),
-    CALIBRATED: (_paired.accuracy, "calibrated", "%"),
+    "accuracy": (_paired.accuracy, "answers", "%"),
+    "AUC": (_paired.auc, "answers", ""),
+    "accuracy, calibrated": (_paired.accuracy, "calibrated", "%"),
 }
 ERRORS = {"calibration error": "answers", "calibration error, calibrated": "calibrated"}
 COLUMNS = ["images", "model", "parameters", *METRICS, *ERRORS, "processor seconds per training"]

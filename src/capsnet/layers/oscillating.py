@@ -191,7 +191,7 @@ class SelfAttention2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         H, W = x.shape[2:]
         projected = self.project(x).flatten(2).unflatten(1, (3, self.heads, -1)).transpose(-2, -1)
-        # contiguous: PyTorch's kernel that does not store the scores asks for it, and is 2.5 times as fast
+        # contiguous: PyTorch's fast kernel, which does not store the scores, asks for it
         query, key, value = projected.contiguous().unbind(1)
         mixed = nn.functional.scaled_dot_product_attention(query, key, value)  # (B, heads, H W, C / heads)
         return self.join(mixed.transpose(-2, -1).flatten(1, 2).unflatten(2, (H, W)))
