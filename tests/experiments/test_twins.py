@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capsnet.experiments import Report
-from capsnet.experiments._paired import mean_over_pairs
+from capsnet.experiments._mistakes import mean_over_pictures
 from capsnet.experiments.twins import FAMILIES, GAP, NETS, claims, finding, measures
 
 
@@ -52,10 +52,10 @@ def test_pairs_that_share_digits_say_less() -> None:
     n = 2000
     apart, shared = np.arange(2 * n).reshape(n, 2), digits(n, of=100)
     hard = (shared < 10).any(axis=1).astype(float)
-    mean, (low, high) = mean_over_pairs(hard, apart)
+    mean, (low, high) = mean_over_pictures(hard, apart)
     assert mean == pytest.approx(hard.mean())
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(mean * (1 - mean) / n))
-    wide = mean_over_pairs(hard, shared)[1]
+    wide = mean_over_pictures(hard, shared)[1]
     assert wide[1] - wide[0] > 2 * (high - low)
 
 
@@ -64,6 +64,6 @@ def test_interval_covers_the_mean_in_19_of_20_draws() -> None:
     rng, members, covered = np.random.default_rng(0), digits(1000, of=60), 0
     for _ in range(400):
         hard = rng.normal(size=60)
-        low, high = mean_over_pairs(hard[members].sum(axis=1) + rng.normal(size=1000), members)[1]
+        low, high = mean_over_pictures(hard[members].sum(axis=1) + rng.normal(size=1000), members)[1]
         covered += low < 0 < high
     assert 0.90 < covered / 400 < 0.98

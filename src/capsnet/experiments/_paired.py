@@ -39,17 +39,6 @@ def draw(groups: NDArray, seeds: int, count: int = DRAWS) -> Draws:
     return Draws(often[:, groups].astype(float), rng.integers(0, seeds, (count, seeds)))
 
 
-def mean_over_pairs(values: NDArray, members: NDArray) -> tuple[float, tuple[float, float]]:
-    """The mean over pairs and its 95 % interval, where pairs that share a member may be alike (dyadic clusters: Aronow,
-    Samii, Assenova 2015). Shapes: (N,), members (N, 2) from 0"""
-    mean = float(values.mean())
-    off = values - mean
-    sums = np.bincount(members.ravel(), weights=np.repeat(off, 2))  # over all pairs of a member
-    own = float(np.square(off).sum())
-    half = 1.96 * np.sqrt(max(float(np.square(sums).sum()) - own, own)) / len(values)  # never below independent pairs
-    return mean, (mean - half, mean + half)
-
-
 def accuracy(answers: Answers, weights: NDArray) -> NDArray:
     """Of each seed, in percent. Shapes: weights (B, N) -> (B, S)"""
     right = answers.probabilities.argmax(axis=2) == answers.targets

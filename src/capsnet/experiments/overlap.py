@@ -27,10 +27,11 @@ from capsnet.drawing.plots import Line, lines
 from capsnet.drawing.style import INK, MUTED, VERMILLION
 from capsnet.experiments import _nets
 from capsnet.experiments._claims import Claim, higher
+from capsnet.experiments._mistakes import mistakes
 from capsnet.experiments._paired import DRAWS, interval
 from capsnet.experiments._registry import ALL, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
-from capsnet.experiments.lab import Lab, Trained
+from capsnet.experiments.lab import Lab
 from capsnet.inference import evaluate
 from capsnet.metrics import compare, top_k
 from capsnet.models import Model
@@ -87,8 +88,7 @@ def run(lab: Lab) -> Report:
     report = Report(differs=_nets.differences(lab, plan(lab)) + lab.pick([], [EARLIER], []))
     curves: dict[str, list[Measure]] = {}
     for net, runs in trained.items():
-        answered = [lab.remember("right", lambda t=t: answers(t, pairs), run=t.folder, pairs=len(pairs)) for t in runs]
-        right = np.array([list(one["right"]) for one in answered]) == "1"  # (S, N)
+        right = mistakes(lab, runs, pairs, spec(lab)) == 0  # (S, N)
         curves[net] = [error_of(name, right[:, members]) for name, members in bins.items()]
         bounds = [[m.mean, *(m.interval or ())] for m in curves[net]]  # error, low, high
         at = crossing(x, [m.mean for m in curves[net]], LEVEL)
@@ -144,13 +144,6 @@ def sort_into_bins(overlaps: NDArray[np.float64], fewest: int = 1) -> dict[str, 
     names = ["none", *(f"{100 * low:.0f} to {100 * high:.0f} %" for low, high in pairwise(EDGES))]
     bins = {name: np.flatnonzero(place == k) for k, name in enumerate(names)}
     return {name: members for name, members in bins.items() if len(members) >= fewest}
-
-
-def answers(trained: Trained, pairs: data.Dataset) -> dict[str, str]:
-    """Of each pair, whether both digits were right: a string of ones and zeros."""
-    tested = evaluate(trained.model, pairs, progress=True)
-    right = (top_k(tested.lengths, 2) == tested.targets.astype(bool)).all(axis=1)
-    return {"right": "".join("1" if both else "0" for both in right)}
 
 
 def error_of(name: str, right: NDArray[np.bool_]) -> Measure:

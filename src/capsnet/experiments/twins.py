@@ -15,12 +15,11 @@ from capsnet import data
 from capsnet.data import Pairs
 from capsnet.drawing.plots import intervals
 from capsnet.experiments import _nets
-from capsnet.experiments._claims import Claim, measure_named, past
-from capsnet.experiments._paired import mean_over_pairs
+from capsnet.experiments._claims import Claim, measure_named
+from capsnet.experiments._mistakes import fewer, mean_over_pictures, mistakes, origins, signed
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
-from capsnet.experiments.lab import Lab, Trained
-from capsnet.experiments.overlap import answers
+from capsnet.experiments.lab import Lab
 from capsnet.training import TrainConfig
 
 FAMILIES = {"shift 4": "multimnist", "shift 6": "multimnist:shift=6,canvas=36"}
@@ -38,11 +37,8 @@ def claims(report: Report) -> list[Claim]:
     found = []
     for family, whose in WHOSE.items():
         ours, twin, gap = (measure_named(report, f"{family}, {name}") for name in (*NETS, GAP))
-        finding = (
-            f"{ours.mean:.2f} % against {twin.mean:.2f} %, {signed(gap)} points on {gap.n:,} pairs; one training each."
-        )
         text = f"Capsules beat a plain network on overlapping digits{whose}"
-        found.append(past(text, "Sabour et al. 2017, Table 1", [(gap, 0.0, False)], finding))
+        found.append(fewer(text, "Sabour et al. 2017, Table 1", ours, twin, gap))
     return found
 
 
@@ -61,8 +57,8 @@ def run(lab: Lab) -> Report:
         pairs = data.load(data.with_options(spec, pairs=lab.pick(300, 300, 100_000)), "test")
         assert isinstance(pairs, Pairs)
         trained = [lab.train(make(lab, spec)) for make in NETS.values()]
-        wrong = np.stack([mistakes(lab, one, pairs, spec) for one in trained], axis=1)  # (N, 2)
-        measured = measures(family, wrong, pairs.choose(np.arange(len(pairs))))
+        wrong = mistakes(lab, trained, pairs, spec).T  # (N, 2)
+        measured = measures(family, wrong, origins(pairs))
         report.measures += measured
         *errors, gap = measured
         shown[family] = [one._replace(name=net) for one, net in zip(errors, NETS, strict=True)]
@@ -80,26 +76,14 @@ def run(lab: Lab) -> Report:
     return report
 
 
-def mistakes(lab: Lab, trained: Trained, pairs: Pairs, spec: str) -> NDArray[np.float64]:
-    """Of each pair, 1 where not both digits were right. -> (N,)"""
-    right = lab.remember("right", lambda: answers(trained, pairs), run=trained.folder, pairs=len(pairs), on=spec)
-    return np.array([mark == "0" for mark in right["right"]], dtype=float)
-
-
 def measures(family: str, wrong: NDArray[np.float64], digits: NDArray[np.int64]) -> list[Measure]:
     """Both errors and their difference, with intervals over the digits. Shapes: (N, 2), (N, 2)"""
     columns = {net: (wrong[:, k], "%") for k, net in enumerate(NETS)} | {GAP: (wrong[:, 0] - wrong[:, 1], "points")}
     found = []
     for name, (values, unit) in columns.items():
-        mean, reach = mean_over_pairs(100 * values, digits)
+        mean, reach = mean_over_pictures(100 * values, digits)
         found.append(Measure(f"{family}, {name}", [mean], unit, interval=reach, n=len(values)))
     return found
-
-
-def signed(gap: Measure) -> str:
-    """A difference with its sign and interval."""
-    low, high = gap.interval or (gap.mean, gap.mean)
-    return f"{gap.mean:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def finding(family: str, gap: Measure) -> str:
