@@ -119,23 +119,41 @@ def test_other_iterations_apply_to_all_layers(monkeypatch: pytest.MonkeyPatch) -
     assert iterations(model) == [2] * 3
 
 
-def test_chance_is_known_for_one_class_a_picture() -> None:
-    measures = [Measure("em", [50.0]), Measure("dynamic", [3.0])]
-    sentences = compare.at_chance("dots", measures, ArrayDataset(DOTS, np.array([0, 1])))
-    assert sentences == ["dots: `em` stayed at chance (50.0 %): here it did not train."]
-    assert compare.at_chance("dots", measures, ArrayDataset(DOTS, np.array([[0, 1], [1, 1]]))) == []
+def test_what_did_not_train_is_named() -> None:
+    measures = [Measure("em", [50.0]), Measure("kmeans", [30.0]), Measure("dynamic", [3.0])]
+    one_class, two = np.array([0, 1]), np.array([[0, 1], [1, 1]])
+    for targets in (one_class, two):  # half of the pictures have the commonest answer
+        sentences = compare.untrained("dots", measures, ArrayDataset(DOTS, targets))
+        assert sentences == [
+            "dots: `em` stayed at chance (50.0 %): here it did not train.",
+            "dots: `kmeans` hardly trained: its error, 30.0 %, is more than half of that of the best constant answer, "
+            "50.0 %.",
+        ]
 
 
-def test_findings_need_intervals_apart() -> None:
-    control = Measure("uniform", [3.0], interval=(2.5, 3.5))
-    better, same = Measure("dynamic", [1.0], interval=(0.8, 1.2)), Measure("em", [2.9], interval=(2.4, 3.4))
+def test_findings_need_an_interval_of_the_difference_apart_from_zero() -> None:
+    """Both are 0.3 points better, and the intervals of the errors overlap: of one the difference is well known."""
+    control = Measure("uniform", [3.0], interval=(2.5, 3.5), n=5000)
+    better, same = Measure("dynamic", [2.7], interval=(2.2, 3.2)), Measure("em", [2.7], interval=(2.2, 3.2))
     facts: dict[str, Any] = {"seconds per epoch": None, "peak megabytes": 10.0, "parameters": 5, "entropy": None}
-    facts |= {"test iterations": {}, "shares": {}}
-    report = Report()
-    compare.describe(report, "dots", [control, better, same], dict.fromkeys(("uniform", "dynamic", "em"), facts))
+    facts |= {"test iterations": {}, "shares": {}, "gaps": {}}
+    known, unknown = ({"values": [-0.3], "interval": (-0.3 - w, -0.3 + w), "n": 5000} for w in (0.1, 0.5))
+    compared = {
+        "uniform": facts,
+        "dynamic": facts | {"gaps": {"uniform": known}},
+        "em": facts | {"gaps": {"uniform": unknown}},
+    }
+    report = Report(raw={compare.PAIRS: compared})
+    compare.describe(report, "dots", [control, better, same], compared)
     assert "lower error: dynamic; higher error: none" in report.findings[1]
     assert "dots: lowest test error: dynamic" in report.findings[0]
     assert report.tables[0].rows[0] == ["uniform", control.shown(), "-", "10", "5", "-", "-", "-", "-"]
+    report.measures = [m._replace(name=f"{compare.PAIRS}, {m.name}") for m in (control, better)]
+    [claim] = compare.claims(report)
+    assert (claim.verdict, claim.finding) == (
+        "holds",
+        "2.70 % against 3.00 %, -0.30 (-0.40 to -0.20) points on 5,000 pictures; one training each.",
+    )
     shares = {"own": 0.25, "first": 0.5, "chance": 0.1}
     report = Report()
     compare.describe(report, "dots", [control], {"uniform": facts | {"shares": shares}})

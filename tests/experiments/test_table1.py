@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capsnet.experiments import Report
-from capsnet.experiments._mistakes import compared, gap
+from capsnet.experiments._mistakes import compared, gap, stored
 from capsnet.experiments._report import error_measure
 from capsnet.experiments.lab import Lab
 from capsnet.experiments.table1 import BASELINE, BEST, FAR, METHODS, NAMES, PUBLISHED, claims, table
@@ -27,12 +27,11 @@ def test_verdict_is_that_of_the_difference(ours: int, theirs: int, verdict: str)
     best, other = wrong(400, ours, 1000), wrong(400, theirs, 2000)
     one = gap("", best, other, np.arange(10_000)[:, None])
     assert one.mean == pytest.approx((ours - theirs) / 100)
-    stored = {"values": one.values, "interval": one.interval, "n": one.n}
     report = Report(source={"budget": "day"})
     for family, name in NAMES.items():
         for method, marks in ((BEST, best), (BASELINE, other), *((m, other) for m in METHODS if m != BEST)):
             report.measures.append(error_measure(f"{name}, {method}", [{"value": 1 - marks.mean(), "n": 10_000}]))
-        report.raw[f"gaps, {family}"] = dict.fromkeys((BASELINE, *METHODS), stored)
+        report.raw[f"gaps, {family}"] = dict.fromkeys((BASELINE, *METHODS), stored(one))
     found = claims(report)
     assert [claim.verdict for claim in found] == 9 * [verdict]
     assert len({claim.text for claim in found}) == 9

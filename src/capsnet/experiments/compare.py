@@ -14,17 +14,20 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+
 from capsnet import data, models, recipes, routing
 from capsnet.drawing.plots import Line, lines, scatter
 from capsnet.experiments import _nets, _routed
-from capsnet.experiments._claims import Claim, lower
+from capsnet.experiments._claims import Claim, measure_named
 from capsnet.experiments._compared import TEST_ITERATIONS, as_trained, averaged, measure, memory
 from capsnet.experiments._estimate import seconds_per_epoch
+from capsnet.experiments._mistakes import fewer, gap, mistakes, read, sign, stored, tested_on
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments._routed import PAIRS, preset
 from capsnet.experiments.lab import Lab, main_metric
-from capsnet.metrics import compare as order
+from capsnet.metrics import multi_hot
 from capsnet.training import TrainConfig, read_config
 
 SEVERAL = [PAIRS, "crowded Shapes"]
@@ -83,13 +86,14 @@ def plan(lab: Lab) -> list[TrainConfig]:
 
 def claims(report: Report) -> list[Claim]:
     """Routing by agreement against none, where both took part."""
-    names = {measure.name for measure in report.measures}
     found = []
     for title in SEVERAL:
-        ours, control = f"{title}, dynamic", f"{title}, uniform"
-        if {ours, control} <= names:
+        ours, control = "dynamic", "uniform"
+        if {ours, control} <= report.raw.get(title, {}).keys():
+            difference = read(report.raw[title][ours]["gaps"][control])
+            error, plain = (measure_named(report, f"{title}, {name}") for name in (ours, control))
             text = f"Routing by agreement beats no routing: {title}"
-            found.append(lower(text, "Sabour et al. 2017", report, ours, control))
+            found.append(fewer(text, "Sabour et al. 2017", error, plain, difference))
     return found
 
 
@@ -112,7 +116,7 @@ def run(lab: Lab) -> Report:
         report.measures += [error._replace(name=f"{title}, {error.name}") for error in errors]
         describe(report, title, errors, compared)
         split = data.load(config(lab, title, next(iter(compared)), 0).data, "validation")
-        report.findings += at_chance(title, errors, split)
+        report.findings += untrained(title, errors, split)
         report.differs += precisions(title, compared)
         draw(lab, report, title, errors, compared)
         if known := [facts["shares"]["chance"] for facts in compared.values() if facts["shares"]]:
@@ -123,11 +127,13 @@ def run(lab: Lab) -> Report:
 
 def measure_all(lab: Lab, title: str) -> dict[str, dict[str, Any]]:
     """Train each routing on one data set, and measure it: time and memory of the first seed, the rest of all."""
-    compared, configs = {}, []
+    compared, configs, wrong = {}, [], {}
+    test, members = tested_on(config(lab, title, contenders(lab)[0], 0))
     for name in contenders(lab):
         trained = [lab.train(config(lab, title, name, seed)) for seed in lab.seeds]
         first = as_trained(config(lab, title, name, 0), trained[0])
         configs.append(first)
+        wrong[name] = mistakes(lab, trained, test, first.data)
         seeds = [lab.remember("seed", functools.partial(measure, lab, t, first), run=t.folder) for t in trained]
         make = functools.partial(memory, first, type(trained[0].model).__module__)
         compared[name] = averaged(seeds) | {
@@ -141,8 +147,12 @@ def measure_all(lab: Lab, title: str) -> dict[str, dict[str, Any]]:
     timed = functools.partial(seconds_per_epoch, configs, lab.device, lab.pick(1, STEPS, STEPS))
     inputs = {"runs": [lab.where(one).name for one in configs]}  # with the precision that was chosen
     times = lab.remember("times", lambda: {"epoch": timed()}, **inputs)["epoch"]
-    for facts, seconds in zip(compared.values(), times, strict=True):
+    controls = [name for name in compared if not routing.get(name).decides]
+    for (name, facts), seconds in zip(compared.items(), times, strict=True):
         facts["seconds per epoch"] = seconds
+        facts["gaps"] = {
+            control: stored(gap(name, wrong[name], wrong[control], members)) for control in controls if control != name
+        }
     return compared
 
 
@@ -210,15 +220,21 @@ def precisions(title: str, compared: dict[str, dict[str, Any]]) -> list[str]:
     return [f"{title}: trained and timed in {'; '.join(groups)}."]
 
 
-def at_chance(title: str, measures: list[Measure], split: data.Dataset) -> list[str]:
-    """Which routings have not learnt anything. Where a picture has several classes, chance is not known."""
-    if split.batch([0]).targets.ndim > 1:
-        return []
-    chance = 100 * (1 - 1 / split.num_classes)
-    return [
+def untrained(title: str, measures: list[Measure], split: data.Dataset) -> list[str]:
+    """Which routings have learnt nothing, or little, beside the best constant answer."""
+    targets = split.batch(range(min(len(split), 2000))).targets.numpy()
+    classes = multi_hot(targets, len(targets), split.num_classes)
+    constant = 100 * (1 - np.unique(classes, axis=0, return_counts=True)[1].max() / len(classes))
+    found = [
         f"{title}: `{m.name}` stayed at chance ({m.mean:.1f} %): here it did not train."
         for m in measures
-        if m.mean > 0.97 * chance
+        if m.mean > 0.97 * constant
+    ]
+    return found + [
+        f"{title}: `{m.name}` hardly trained: its error, {m.mean:.1f} %, is more than half of that of the best "
+        f"constant answer, {constant:.1f} %."
+        for m in measures
+        if 0.5 * constant < m.mean <= 0.97 * constant
     ]
 
 
@@ -264,10 +280,15 @@ def describe(report: Report, title: str, errors: list[Measure], compared: dict[s
     report.findings.append(f"{title}: lowest test error: {best.name}, {best.shown()}.")
     for control in errors:
         if not routing.get(control.name).decides:
+            signs = {
+                name: sign(read(facts["gaps"][control.name]))
+                for name, facts in compared.items()
+                if control.name in facts["gaps"]
+            }
             lower, higher = (
-                ", ".join(m.name for m in errors if order(m, control) == sign) or "none" for sign in (-1, 1)
+                ", ".join(name for name, one in signs.items() if one == side) or "none" for side in (-1, 1)
             )
             report.findings.append(
-                f"{title}: against `{control.name}` ({control.mean:.2f} %), which does not route, and beyond the 95 % "
-                f"intervals: lower error: {lower}; higher error: {higher}."
+                f"{title}: against `{control.name}` ({control.mean:.2f} %), which does not route, picture by picture "
+                f"and beyond the 95 % intervals: lower error: {lower}; higher error: {higher}."
             )

@@ -14,11 +14,10 @@ The claim to look at: routing (3 against 1) and reconstruction both lower the er
 
 from typing import Any
 
-from capsnet import data
 from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
 from capsnet.experiments._claims import Claim, measure_named
-from capsnet.experiments._mistakes import compared, fewer, gap, mistakes, origins, signed
+from capsnet.experiments._mistakes import compared, fewer, gap, mistakes, read, signed, stored, tested_on
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure, plural
 from capsnet.experiments.lab import Lab, Trained, main_metric
@@ -100,9 +99,7 @@ def claims(report: Report) -> list[Claim]:
 def read_gaps(report: Report) -> dict[tuple[str, str], Measure]:
     """The error of the best method minus each other's, from the raw numbers, by family and method."""
     return {
-        (family, method): Measure("", one["values"], "points", interval=tuple(one["interval"]), n=one["n"])
-        for family in NAMES
-        for method, one in report.raw.get(f"gaps, {family}", {}).items()
+        (family, method): read(one) for family in NAMES for method, one in report.raw.get(f"gaps, {family}", {}).items()
     }
 
 
@@ -159,10 +156,6 @@ def run(lab: Lab) -> Report:
 
 def gaps_to_best(lab: Lab, family: str, networks: dict[str, list[Trained]]) -> dict[str, dict[str, Any]]:
     """The error of the best method minus that of each other one, over the same test pictures."""
-    test = data.load(family, "test")
+    test, members = tested_on(config(lab, family, BEST, 0))
     wrong = {method: mistakes(lab, runs, test, family) for method, runs in networks.items()}
-    found = {}
-    for method in (one for one in networks if one != BEST):
-        one = gap(method, wrong[BEST], wrong[method], origins(test))
-        found[method] = {"values": one.values, "interval": one.interval, "n": one.n}
-    return found
+    return {method: stored(gap(method, wrong[BEST], wrong[method], members)) for method in networks if method != BEST}
