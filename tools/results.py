@@ -40,8 +40,9 @@ networks on a residual stem, each trained for minutes to an hour. Each section s
 CLAIMS = """A verdict is computed from 95 % intervals: a claim *holds* or *does not hold* where they are apart, and is
 *undecided* where they overlap. With several seeds, Welch's interval over the seeds must agree. This is careful:
 networks that answer the same pictures may differ although their intervals overlap. [table1](#table1),
-[compare](#compare), [twins](#twins), [small-data](#small-data) and [scramble-faces](#scramble-faces) compare answer by
-answer. It is the verdict on the networks and trainings of that section. A quick run cannot refute a claim about networks that are trained to the end."""
+[phase-routing](#phase-routing), [twins](#twins), [small-data](#small-data) and [scramble-faces](#scramble-faces)
+compare answer by answer. It is the verdict on the networks and trainings of that section. A quick run cannot refute a
+claim about networks that are trained to the end."""
 
 
 def gather(out: Path, docs: Path) -> list[str]:

@@ -44,9 +44,9 @@ def origins(test: Dataset) -> NDArray[np.int64]:
     return test.choose(numbers) if isinstance(test, Pairs) else numbers[:, None]
 
 
-def tested_on(config: TrainConfig) -> tuple[Dataset, NDArray[np.int64]]:
-    """The test pictures that a run of this configuration reports its error on, and their ``origins``."""
-    whole = data.load(config.data, "test")
+def pictures_of(config: TrainConfig, split: str = "test") -> tuple[Dataset, NDArray[np.int64]]:
+    """The pictures of a split that a run of this configuration reports its error on, and their ``origins``."""
+    whole = data.load(config.data, split)
     test = first(whole, config.eval_limit)
     return test, origins(whole)[: len(test)]
 

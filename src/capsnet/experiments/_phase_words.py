@@ -4,6 +4,7 @@ from statistics import fmean
 from typing import Any
 
 from capsnet.experiments._claims import Claim, measure_named, past
+from capsnet.experiments._mistakes import compared, read, sign, signed
 from capsnet.experiments._report import Measure, Report, Table, error_measure
 from capsnet.experiments._routed import DATA, PAIRS
 from capsnet.metrics import compare, difference
@@ -35,34 +36,39 @@ def curve(name: str, shares: list[dict[str, Any]], what: str, factor: float = 10
     return result
 
 
-def row(name: str, error: Measure, shares: list[dict[str, Any]]) -> list[str]:
-    """Error, and of the last iteration entropy, share, first choice."""
-    entropy = fmean(one["entropy"][-1] for one in shares)
+def row(name: str, error: Measure, one: dict[str, Any]) -> list[str]:
+    """Error, its difference from that of dynamic routing, and of the last iteration entropy, share, first choice."""
+    shares = one["shares"]
+    entropy = fmean(share["entropy"][-1] for share in shares)
     own, first = (curve(name, shares, what)[-1] for what in ("own", "first"))
-    return [name, error.shown(), f"{entropy:.2f}", own.shown(), f"{first.mean:.1f} %"]
+    against = "-" if name in ("dynamic", REFERENCE) else signed(read(one["gap"]))
+    return [name, error.shown(), against, f"{entropy:.2f}", own.shown(), f"{first.mean:.1f} %"]
 
 
 def describe(report: Report) -> None:
     """Measures, tables and findings from the raw numbers."""
     raw = report.raw
-    columns = ["routing", "error", "undecided", "children's share to their object", "children that put it first"]
+    columns = ["routing", "error", "minus that of `dynamic`, points", "entropy of the couplings"]
+    columns += ["children's share to their object", "children that put it first"]
     for title in DATA:
         of = raw[title]
         errors = {name: error_measure(error_name(title, name), of[name]["test"]) for name in ROUTINGS}
         report.measures += errors.values()
-        rows = [row(name, errors[name], of[name]["shares"]) for name in ROUTINGS]
+        rows = [row(name, errors[name], of[name]) for name in ROUTINGS]
         chance = 100 * of["dynamic"]["shares"][0]["chance"]
         for name in ROUTINGS:
             share = curve(share_name(title, name), of[name]["shares"], "own")[-1]
             report.measures.append(share._replace(note=f"chance {chance:.1f} %"))
         report.tables.append(Table(f"{title}, test split, last iteration (chance {chance:.1f} %)", columns, rows))
-        report.findings += [verdict(title, errors, of, chance, name) for name in COMPARED]
-    errors = tried_errors(raw["trials"])
-    rows = [row(name, errors[name], one["shares"]) for name, one in raw["trials"].items()]
-    title = f"What makes couplings decide? {PAIRS}, validation split, one seed"
-    report.tables.append(Table(title, ["setting of `kuramoto`", *columns[1:]], rows))
-    report.findings.append(price(raw["trials"], errors))
-    for name, one in raw["trials"].items():
+        report.findings += [verdict(title, of, chance, name) for name in COMPARED]
+    for title in DATA:
+        tried = raw[f"trials, {title}"]
+        errors = tried_errors(tried)
+        rows = [row(name, errors[name], one) for name, one in tried.items()]
+        caption = f"What makes couplings decide? {title}, validation split, one seed"
+        report.tables.append(Table(caption, ["setting of `kuramoto`", *columns[1:]], rows))
+        report.findings.append(price(title, tried))
+    for name, one in raw[f"trials, {PAIRS}"].items():
         if beta := one["learnt"].get("beta"):
             kept = 100 * one["shares"][0]["own"][-1]
             report.findings.append(
@@ -75,7 +81,7 @@ def tried_errors(tried: dict[str, Any]) -> dict[str, Measure]:
     return {name: error_measure(name, [one["validation"]]) for name, one in tried.items()}
 
 
-def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: float, name: str) -> str:
+def verdict(title: str, of: dict[str, Any], chance: float, name: str) -> str:
     """A routing against dynamic routing on one data set, whichever way it falls."""
     own = {one: curve(one, of[one]["shares"], "own") for one in ("dynamic", name)}
     last = {one: path[-1] for one, path in own.items()}
@@ -85,7 +91,7 @@ def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: 
         "that with `dynamic`",
         last["dynamic"],
     )
-    error = difference("its test error", errors[name], "that of `dynamic`", errors["dynamic"])
+    error = compared("its test error", read(of[name]["gap"]), "that of `dynamic`")
     path = ", ".join(f"{m.mean:.1f}" for m in own[name])
     words = f"{title}: {share} (chance {chance:.1f} %; over the iterations {path} %); {error}."
     if title in AIM:
@@ -95,9 +101,8 @@ def verdict(title: str, errors: dict[str, Measure], of: dict[str, Any], chance: 
 
 
 def no_loss(tried: dict[str, Any]) -> list[str]:
-    """The settings whose error is not higher than that of dynamic routing, beyond the intervals."""
-    errors = tried_errors(tried)
-    return [name for name in tried if name != REFERENCE and compare(errors[name], errors[REFERENCE]) <= 0]
+    """The settings whose error is not shown to be higher than that of dynamic routing."""
+    return [name for name, one in tried.items() if name != REFERENCE and sign(read(one["gap"])) <= 0]
 
 
 def share_of(one: dict[str, Any]) -> float:
@@ -110,17 +115,17 @@ def most_at_no_loss(tried: dict[str, Any]) -> str:
     return max(no_loss(tried) or tried.keys() - {REFERENCE}, key=lambda name: share_of(tried[name]))
 
 
-def price(tried: dict[str, Any], errors: dict[str, Measure]) -> str:
+def price(title: str, tried: dict[str, Any]) -> str:
     """Which setting has the largest share at no loss of accuracy, and which has the largest share at all."""
     own = {name: share_of(one) for name, one in tried.items() if name != REFERENCE}
     most, best = max(own, key=own.__getitem__), most_at_no_loss(tried)
-    start = f"Of the settings tried on validation pairs, '{most}' has the largest share, {own[most]:.1f} %, "
-    start += f"with an error of {errors[most].mean:.1f} % (dynamic routing: {errors[REFERENCE].mean:.1f} %). "
+    error = compared("its error", read(tried[most]["gap"]), "that of dynamic routing")
+    start = f"{title}, validation: of the settings tried, '{most}' has the largest share, {own[most]:.1f} %; {error}. "
     if not no_loss(tried):
-        return start + "Each of them has a higher error than dynamic routing, beyond the 95 % intervals."
-    return f"{start}Of those whose error is not higher beyond the 95 % intervals, '{best}' has the largest: " + (
-        f"{own[best]:.1f} %, error {errors[best].mean:.1f} %."
-    )
+        return start + "Each of them has a higher error than dynamic routing."
+    error = compared("its error", read(tried[best]["gap"]), "that of dynamic routing")
+    best_words = f"'{best}' has the largest, {own[best]:.1f} %; {error}."
+    return f"{start}Of those whose error is not shown to be higher, {best_words}"
 
 
 def claims(report: Report) -> list[Claim]:
@@ -134,13 +139,13 @@ def claims(report: Report) -> list[Claim]:
     for title, aim in AIM.items():
         for name, words in (untaught | taught).items():
             share = measure_named(report, share_name(title, name))
-            error, plain = (measure_named(report, error_name(title, one)) for one in (name, "dynamic"))
+            error, gap = measure_named(report, error_name(title, name)), read(report.raw[title][name]["gap"])
             finding = f"{share.shown()} of the couplings of children on an object go to its capsule ({share.note})."
             if name != "dynamic":
-                finding += f" {difference('The error', error, 'that of `dynamic`', plain)}."
+                finding += f" {compared(f'The error, {error.mean:.2f} %,', gap, 'that of `dynamic`')}."
             price = "" if name == "dynamic" else ", at an error that is not shown to be higher"
             text = f"{aim:.0f} % of the children on an object go to its capsule{price}: {title}, {words}"
             source = "this package" if name != "dynamic" else "Sabour et al. 2017, who name no number"
             claim = past(text, source, [(share, aim, True)], finding)
-            found.append(claim._replace(verdict="does not hold") if compare(error, plain) > 0 else claim)
+            found.append(claim._replace(verdict="does not hold") if sign(gap) > 0 else claim)
     return found

@@ -17,7 +17,7 @@ from typing import Any
 from capsnet.drawing.plots import bars
 from capsnet.experiments import _nets
 from capsnet.experiments._claims import Claim, measure_named
-from capsnet.experiments._mistakes import compared, fewer, gap, mistakes, read, signed, stored, tested_on
+from capsnet.experiments._mistakes import compared, fewer, gap, mistakes, pictures_of, read, signed, stored
 from capsnet.experiments._registry import STRONG, register
 from capsnet.experiments._report import Measure, Report, Table, error_measure, plural
 from capsnet.experiments.lab import Lab, Trained, main_metric
@@ -156,6 +156,6 @@ def run(lab: Lab) -> Report:
 
 def gaps_to_best(lab: Lab, family: str, networks: dict[str, list[Trained]]) -> dict[str, dict[str, Any]]:
     """The error of the best method minus that of each other one, over the same test pictures."""
-    test, members = tested_on(config(lab, family, BEST, 0))
+    test, members = pictures_of(config(lab, family, BEST, 0))
     wrong = {method: mistakes(lab, runs, test, family) for method, runs in networks.items()}
     return {method: stored(gap(method, wrong[BEST], wrong[method], members)) for method in networks if method != BEST}
