@@ -2,7 +2,7 @@
 
     python -m tools.ship runs/mine NAME [DATA ...]
     python -m tools.ship --profile NAME ...
-    python -m tools.ship --card runs/mine docs/results/runs/NAME.json
+    python -m tools.ship --card runs/mine docs/results/runs/NAME.json [DATA ...]
     python -m tools.ship --half-credit NAME ...
 
 The run has been tested once, at its end. The bundled model is the same network with its numbers rounded to float16, so
@@ -155,6 +155,15 @@ def keep_card(file: Path, other: dict[str, Any], runs: Path) -> None:
     write_card(old, runs / f"{name}.json")
 
 
+def card_alone(run: Path, file: Path, tested_on: list[str]) -> None:
+    """Write the card of a run that is not bundled, tested on further sets as it is."""
+    card = history(run)
+    tests = {spec: measured(weights.load(run), spec, None).accuracy._asdict() for spec in tested_on}
+    if tests:
+        card |= {"data": tested_on[0], "test_accuracy": tests[tested_on[0]], "tests": tests | card["tests"]}
+    write_card(card, file)
+
+
 def write_card(card: dict[str, Any], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(card, indent=2) + "\n")
@@ -274,15 +283,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("name", choices=SUMMARIES, nargs="?", help="name of the bundled model")
     parser.add_argument("data", nargs="*", help="test sets besides that of the run")
     parser.add_argument("--profile", nargs="+", metavar="NAME", help="measure the profiles of bundled models")
-    parser.add_argument("--card", nargs=2, type=Path, metavar=("RUN", "FILE"), help="write the card of a run alone")
+    words = "write the card of a run alone: RUN FILE [DATA ...]"
+    parser.add_argument("--card", nargs="+", metavar=("RUN", "FILE"), help=words)
     parser.add_argument("--half-credit", nargs="+", metavar="NAME", help="add half credit to cards of bundled models")
     args = parser.parse_args(arguments)
     jobs = (args.run, args.profile, args.card, args.half_credit)
-    if sum(job is not None for job in jobs) != 1 or (args.run and not args.name):
+    if sum(job is not None for job in jobs) != 1 or (args.run and not args.name) or len(args.card or (1, 2)) < 2:
         parser.error("give RUN and NAME, or --profile NAME ..., or --card RUN FILE, or --half-credit NAME ...")
     try:
         if args.card:
-            write_card(history(args.card[0]), args.card[1])
+            run, file, *specs = args.card
+            card_alone(Path(run), Path(file), specs)
         elif args.run:
             ship(args.run, args.name, args.data)
         for name in args.half_credit or []:

@@ -208,6 +208,14 @@ def test_resumed_run_says_so(shipped: tuple[Path, Path], monkeypatch: pytest.Mon
     assert f"{env['started']}, resumed at step 1,200:" in weights_section(tmp_path / "runs")
 
 
+def test_card_of_a_run_alone_has_further_tests(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    file, few = tmp_path / "alone.json", "mnist:per_class=20"
+    ship.main(["--card", str(shipped[0]), str(file), few])
+    card, again = json.loads(file.read_text()), capsnet.evaluate(shipped[0], few)
+    assert card["tests"] == {few: pytest.approx(again.accuracy._asdict()), "mnist": card["at_its_end"]}
+    assert (card["data"], card["test_accuracy"]) == (few, card["tests"][few])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
