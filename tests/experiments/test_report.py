@@ -1,10 +1,12 @@
 """Reports: numbers with their spread and interval, a self-contained page, one table of all results."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from scipy.stats import ttest_ind
 
 from capsnet import weights
 from capsnet.drawing.document import Figure, Table
@@ -69,6 +71,17 @@ def test_seeds_that_spread_are_no_difference() -> None:
     assert compare(b, level._replace(values=[10.0])) == 0, "beyond the interval of the examples only"
     assert compare(b, level._replace(interval=(9.0, 11.0))) == 1, "one seed cannot say how much it varies"
     assert compare(a._replace(values=[17.0] * 3), c._replace(values=[31.0] * 3)) == -1
+
+
+def test_seeds_differ_where_scipys_interval_of_welch_says_so() -> None:
+    rng = random.Random(0)
+    found = []
+    for _ in range(200):
+        a, b = ([rng.gauss(mean, 1) for _ in range(rng.choice([2, 3, 5]))] for mean in (0, rng.choice([0, 2, 4])))
+        low, high = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+        found.append((compare(Measure("a", a), Measure("b", b)), int(low > 0) - int(high < 0)))
+    assert {order for order, _ in found} == {-1, 0, 1}
+    assert all(order == by_scipy for order, by_scipy in found)
 
 
 @pytest.fixture

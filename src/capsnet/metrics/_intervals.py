@@ -125,16 +125,19 @@ def _seeds_agree(a: Measure, b: Measure) -> bool:
     """Whether the seeds show a difference of the means. A single seed cannot say; a mere number has none."""
     if not (a.spread or b.spread):
         return True
-    from scipy.stats import ttest_1samp, ttest_ind
+    from scipy.stats import t
 
     if a.spread is not None and b.spread is not None:
-        low, high = ttest_ind(a.values, b.values, equal_var=False).confidence_interval(0.95)
+        of_a, of_b = (m.spread**2 / len(m.values) for m in (a, b) if m.spread is not None)  # variances of the means
+        variance = of_a + of_b
+        freedom = variance**2 / (of_a**2 / (len(a.values) - 1) + of_b**2 / (len(b.values) - 1))
     else:
         several, other = (a, b) if a.spread else (b, a)
         if other.interval is not None:
             return True
-        low, high = (bound - other.mean for bound in ttest_1samp(several.values, 0).confidence_interval(0.95))
-    return bool(low > 0 or high < 0)
+        assert several.spread is not None
+        variance, freedom = several.spread**2 / len(several.values), len(several.values) - 1
+    return bool(abs(a.mean - b.mean) > t.ppf(0.975, freedom) * variance**0.5)
 
 
 def difference(name_a: str, a: Measure, name_b: str, b: Measure) -> str:
