@@ -146,6 +146,25 @@ def multimnist_kuramoto() -> TrainConfig:
     )
 
 
+def multimnist_binding() -> TrainConfig:
+    """Two overlapping digits whose pixels oscillate in phase with their digit: oscillators are told which pixels belong
+    together.
+
+    The stem starts from a plain network's that was trained on such pairs.
+    """
+    return dataclasses.replace(
+        multimnist_residual(),
+        model="akorn-pyramid",
+        model_options={"channels": 8, "mask_weight": 10.0},
+        decoder=False,
+        init="capsnet-multimnist-cnn",
+        batch_size=32,
+        lr=2e-3,
+        clip=10.0,
+        epochs=20,
+    )
+
+
 def affine() -> TrainConfig:
     """Shifted digits, to be tested on rotated and sheared ones, with Efficient-CapsNet.
 
@@ -269,6 +288,7 @@ for _recipe in (
     multimnist_residual,
     multimnist_residual_cnn,
     multimnist_kuramoto,
+    multimnist_binding,
     affine,
     affine_cnn,
     affine_residual,

@@ -30,6 +30,7 @@ SMALL: dict[str, dict[str, Any]] = {  # for speed
     "residual-capsnet": {"channels": (4, 4, 16), "blocks": (1, 1), "decoder_widths": (8, 9)},
     "residual-cnn": {"channels": (4, 4, 16), "blocks": (1, 1), "widths": (8,)},
     "akorn-small": {"channels": 2, "depth": 1, "steps": 2},
+    "akorn-pyramid": {"channels": 2, "steps": 2, "stem": (4, 4, 8), "blocks": (1, 1)},
     "rotating-small": {"channels": (2, 3), "latent": 6, "n": 2},
     "complex-cnn-small": {"channels": (2, 3), "width": 8},
     "decoupled-cnn-small": {"channels": (4, 4), "kernel_sizes": (5, 5), "widths": (8,)},

@@ -5,12 +5,17 @@ import torch
 
 import capsnet
 from capsnet.layers import KuramotoLayer
-from capsnet.models import AKOrN, BindingModel
+from capsnet.models import AKOrN, AKOrNPyramid, BindingModel
 from capsnet.models._binding import mask_loss
+from capsnet.models.akorn import OscillatorModel, enlarged
 from capsnet.training.objective import Objective
 
 NAMES = [name for name in capsnet.list_models() if isinstance(capsnet.create_model(name), BindingModel)]
-SMALL = {"akorn-small": {"channels": 2, "depth": 1, "steps": 2, "redraw": True}, "rotating-small": {"channels": (3,)}}
+SMALL = {
+    "akorn-small": {"channels": 2, "depth": 1, "steps": 2, "redraw": True},
+    "akorn-pyramid": {"channels": 2, "steps": 2, "stem": (4, 4, 8), "blocks": (1, 1), "redraw": True},
+    "rotating-small": {"channels": (3,)},
+}
 
 
 def build(name: str, **options) -> BindingModel:
@@ -32,7 +37,7 @@ def test_every_pixel_has_unit_phases(name: str, size: tuple[int, int]) -> None:
     assert (((lengths - 1).abs() < 1e-5) | (lengths == 0)).all()
     assert picture is not None
     assert picture.shape == (2, 1, *size)
-    assert (strengths is None) == (name == "akorn-small")  # its oscillators have length 1
+    assert (strengths is None) == isinstance(model, OscillatorModel)  # oscillators have length 1
     assert strengths is None or ((strengths >= 0).all() and strengths.shape == picture.shape)
     assert ((picture >= 0) & (picture <= 1)).all()
 
@@ -130,3 +135,37 @@ def test_akorn_learns_natural_frequencies_on_request() -> None:
     assert list(rates) == ["layers.0.rates"]
     assert all(p.grad is not None and (p.grad != 0).all() for p in rates.values())
     assert not any(name.endswith("rates") for name, _ in build("akorn-small").named_parameters())
+
+
+def test_pyramid_hands_phases_down() -> None:
+    """With steps that hardly move, the finest oscillators stay where the coarsest began, 8 x 8 pixels alike."""
+    model = build("akorn-pyramid", gamma=1e-6, image_size=(20, 20)).eval()
+    assert isinstance(model, AKOrNPyramid)
+    coarse, middle, fine = (one.x for one in model.oscillate(torch.rand(2, 1, 20, 20)))
+    assert [one.shape[3:] for one in (coarse, middle, fine)] == [(3, 3), (5, 5), (10, 10)]
+    torch.testing.assert_close(middle, enlarged(coarse, 2, 5, 5), atol=1e-4, rtol=0)
+    torch.testing.assert_close(fine, enlarged(coarse, 4, 10, 10), atol=1e-4, rtol=0)
+
+
+def test_pyramid_starts_from_the_stem_of_the_plain_network() -> None:
+    small = {"blocks": (1, 1), "image_size": (20, 20)}
+    plain = capsnet.create_model("residual-cnn", channels=(4, 4, 8), **small)
+    ours = capsnet.create_model("akorn-pyramid", stem=(4, 4, 8), **small)
+    mine, theirs = ours.state_dict(), plain.state_dict()
+    shared = {name for name in theirs if name.startswith("features.")}
+    assert shared == {name for name in mine if name.startswith("features.")}
+    assert all(mine[name].shape == theirs[name].shape for name in shared)
+
+
+def test_pyramid_learns_masks() -> None:
+    """Two bars, always the same: after some steps pixels of one are in phase, and of the other in antiphase."""
+    alone = torch.zeros(4, 2, 1, 16, 16)
+    alone[:, 0, 0, 2:14, 3], alone[:, 1, 0, 2:14, 11] = 1, 1
+    model = build("akorn-pyramid", image_size=(16, 16), mask_weight=1.0).train()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(40):
+        loss = model.loss(model(alone.sum(dim=1)), torch.tensor([0, 1, 2, 3]), alone).parts["masks"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < 0.2  # 2 for one phase everywhere, and about 1 for phases at random

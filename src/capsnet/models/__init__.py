@@ -5,6 +5,7 @@ from capsnet.models._outline import outline
 from capsnet.models._placing import child_centres, child_owners
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
 from capsnet.models.akorn import AKOrN
+from capsnet.models.akorn_pyramid import AKOrNPyramid
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
 from capsnet.models.capsnet import CapsNet
 from capsnet.models.cnn import CNN
@@ -83,6 +84,11 @@ register(
 )
 register("akorn-small", AKOrN, "layers of oscillators that settle under the image; their readouts tell the class")
 register(
+    "akorn-pyramid",
+    AKOrNPyramid,
+    "oscillators at three scales on the stem of residual-cnn: phases say which pixel belongs to which object",
+)
+register(
     "rotating-small",
     RotatingAutoencoder,
     "an autoencoder of rotating features: lengths say what there is, directions to which object it belongs",
@@ -106,6 +112,7 @@ register(
 __all__ = [
     "CNN",
     "AKOrN",
+    "AKOrNPyramid",
     "Binding",
     "BindingModel",
     "CapsNet",

@@ -11,7 +11,58 @@ from capsnet.models._binding import Binding, BindingModel
 from capsnet.models.base import Count, Few, NonNegative, Positive, Share, Side
 
 
-class AKOrN(BindingModel):
+class OscillatorModel(BindingModel):
+    """What networks of oscillators have in common: the phases of their last layer bind positions to objects, and its
+    readout is classified and drawn. Subclasses define ``oscillate`` and set ``channels``, ``n``, ``stride`` and
+    ``readouts``."""
+
+    channels: int
+    n: int
+    stride: int  # pixels per side of a position of the last layer
+    readouts: nn.ModuleList
+
+    def add_ends(self, redraw: bool) -> None:
+        """Make the classifier and, with ``redraw``, the decoder."""
+        size = self.channels * self.n
+        self.head = nn.Sequential(
+            nn.BatchNorm2d(size),
+            nn.ReLU(),
+            nn.AdaptiveMaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(4 * size, self.num_classes),
+        )
+        self.decoder = None
+        if redraw:
+            drawn = nn.Conv2d(size, self.in_channels * self.stride**2, 3, padding=1)
+            self.decoder = nn.Sequential(nn.BatchNorm2d(size), nn.ReLU(), drawn, nn.PixelShuffle(self.stride))
+
+    def oscillate(self, images: Tensor, trace: bool = False) -> list[Oscillation]:
+        """What happens in each layer, in the order in which they settle."""
+        raise NotImplementedError
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The oscillators of the last layer: (B, C, n, H, W)."""
+        return self.oscillate(images)[-1].x
+
+    def read(self, state: Tensor) -> Tensor:
+        """Their readout: (B, C n, H, W)."""
+        return self.readouts[-1](state)
+
+    def bind_state(self, state: Tensor) -> Binding:
+        height, width = self.image_size
+        phases = enlarged(state, self.stride, height, width)
+        if self.decoder is None:
+            return Binding(phases)
+        drawn = F.full_precision(self.decoder(self.read(state)))[..., :height, :width]
+        return Binding(phases, torch.sigmoid(drawn))
+
+
+def enlarged(maps: Tensor, factor: int, height: int, width: int) -> Tensor:
+    """Each position of maps (..., h, w) as ``factor`` x ``factor`` equal ones, cut to (..., height, width)."""
+    return maps.repeat_interleave(factor, -2).repeat_interleave(factor, -1)[..., :height, :width]
+
+
+class AKOrN(OscillatorModel):
     """A stem, layers of coupled oscillators with readouts between them, and class scores.
 
     The stem makes a stimulus of C x n numbers per position; each layer lets C oscillators of n components settle under
@@ -81,16 +132,9 @@ class AKOrN(BindingModel):
             KuramotoLayer(channels, n, coupling, kernel_size, heads, **options, seed=k) for k in range(depth)
         )
         self.readouts = nn.ModuleList(Readout(channels, size, n) for _ in range(depth))
-        self.head = nn.Sequential(
-            nn.BatchNorm2d(size), nn.ReLU(), nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(4 * size, num_classes)
-        )
-        self.decoder = None
-        if redraw:
-            drawn = nn.Conv2d(size, in_channels * stride**2, 3, padding=1)
-            self.decoder = nn.Sequential(nn.BatchNorm2d(size), nn.ReLU(), drawn, nn.PixelShuffle(stride))
+        self.add_ends(redraw)
 
     def oscillate(self, images: Tensor, trace: bool = False) -> list[Oscillation]:
-        """What happens in each layer."""
         self.check_images(images)
         stimulus, history = self.stem(images), []
         for k, layer in enumerate(self.layers):
@@ -98,19 +142,3 @@ class AKOrN(BindingModel):
                 stimulus = self.readouts[k - 1](history[-1].x)
             history.append(layer(stimulus.unflatten(1, (self.channels, self.n)), trace=trace))
         return history
-
-    def encode(self, images: Tensor) -> Tensor:
-        """The oscillators of the last layer: (B, C, n, H, W)."""
-        return self.oscillate(images)[-1].x
-
-    def read(self, state: Tensor) -> Tensor:
-        """Their readout: (B, C n, H, W)."""
-        return self.readouts[-1](state)
-
-    def bind_state(self, state: Tensor) -> Binding:
-        height, width = self.image_size
-        phases = state.repeat_interleave(self.stride, 3).repeat_interleave(self.stride, 4)[..., :height, :width]
-        if self.decoder is None:
-            return Binding(phases)
-        drawn = F.full_precision(self.decoder(self.read(state)))[..., :height, :width]
-        return Binding(phases, torch.sigmoid(drawn))
