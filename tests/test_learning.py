@@ -27,6 +27,11 @@ SLICES: dict[str, tuple[str, dict[str, Any], float]] = {
     "residual-capsnet": ("multimnist-residual", {"data": "mnist", "limit": 600, "batch_size": 16, "epochs": 2}, 0.7),
     "residual-cnn": ("multimnist-residual-cnn", {"data": "mnist", "limit": 600, "batch_size": 16, "epochs": 2}, 0.7),
     "akorn-small": ("akorn", {"limit": 1500, "batch_size": 16, "epochs": 1}, 0.4),
+    "akorn-pyramid": (
+        "multimnist-binding",
+        {"data": "mnist", "init": None, "limit": 1500, "batch_size": 16, "epochs": 2},
+        0.7,
+    ),
     "rotating-small": ("rotating", {"limit": 2000, "batch_size": 32, "epochs": 2}, 0.7),
     "complex-cnn-small": ("complex-cnn", {"limit": 800, "batch_size": 16, "epochs": 1}, 0.7),
     "decoupled-cnn-small": ("decoupled-cnn", {"limit": 2000, "batch_size": 32, "epochs": 2}, 0.6),

@@ -156,7 +156,6 @@ def multimnist_binding() -> TrainConfig:
         multimnist_residual(),
         model="akorn-pyramid",
         model_options={"channels": 8, "mask_weight": 10.0},
-        decoder=False,
         init="capsnet-multimnist-cnn",
         batch_size=32,
         lr=2e-3,

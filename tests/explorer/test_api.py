@@ -26,6 +26,7 @@ Refuse = Callable[..., str]
 # the models of docs/synchrony.md, and whether their pixels have phases
 SYNCHRONISED = {
     "akorn-small": True,
+    "akorn-pyramid": True,
     "rotating-small": True,
     "complex-cnn-small": False,
     "decoupled-cnn-small": False,
