@@ -1,19 +1,21 @@
 """What the binding experiment measures, on pictures made by hand."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import capsnet
-from capsnet.experiments import reproduce
+from capsnet.experiments import Lab, binding, reproduce
 from capsnet.experiments._binding import CONTROLS, Result
-from capsnet.experiments._binding_draw import owner_colours, phase_picture
+from capsnet.experiments._binding_draw import owner_colours, phase_picture, settling
 from capsnet.inference import binding as grouped
 from capsnet.inference.binding import Grouping, Scenes
 from capsnet.metrics import mean_interval
-from capsnet.models import BindingModel
+from capsnet.models import BindingModel, OscillatorModel
 
 STORED = Path(__file__).parents[2] / "docs" / "networks" / "rotating-two-outlines.safetensors"
 
@@ -107,3 +109,29 @@ def test_colours_of_owners_and_phases(bars: Scenes) -> None:
 def test_unknown_sets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown set of pictures 'two outline'. Did you mean 'two outlines'\?"):
         reproduce("binding", budget="smoke", out=tmp_path, data=["two outline"])
+
+
+def test_animation_has_a_frame_for_every_step_and_changes(bars: Scenes, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = capsnet.create_model("akorn-pyramid", image_size=(8, 8), channels=2, steps=3, stem=(4, 4, 8)).eval()
+    assert isinstance(model, OscillatorModel)
+    with Image.open(settling(tmp_path / "a.gif", bars, model)) as animation:
+        assert animation.n_frames == 3 * 3  # type: ignore[attr-defined]
+        frames = []
+        for k in range(9):
+            animation.seek(k)
+            frames.append(np.asarray(animation.convert("RGB")).astype(int))
+    assert all(np.abs(a - b).max() > 50 for a, b in pairwise(frames))
+
+
+def test_day_tells_the_pyramid_and_starts_from_a_stem_for_pairs_only(tmp_path: Path) -> None:
+    configs = [one for one in binding.plan(Lab("binding", "day", 1, tmp_path)) if one.model == "akorn-pyramid"]
+    assert {one.data: one.init for one in configs} == {
+        **dict.fromkeys(binding.SETS.values()),
+        "multimnist": "capsnet-multimnist-cnn",
+    }
+    assert all(one.model_options["mask_weight"] > 0 and one.limit is None for one in configs)
+    assert "its stem starts" in " ".join(binding.unequal(Lab("binding", "day", 1, tmp_path)))
+    quick = Lab("binding", "quick", 1, tmp_path)
+    assert {one.model for one in binding.plan(quick)} == {"rotating-small", "akorn-small"}
+    assert "its stem starts" not in " ".join(binding.unequal(quick))

@@ -5,9 +5,9 @@ import torch
 
 import capsnet
 from capsnet.layers import KuramotoLayer
-from capsnet.models import AKOrN, AKOrNPyramid, BindingModel
+from capsnet.models import AKOrN, AKOrNPyramid, BindingModel, OscillatorModel
 from capsnet.models._binding import mask_loss
-from capsnet.models.akorn import OscillatorModel, enlarged
+from capsnet.models.akorn import enlarged
 from capsnet.training.objective import Objective
 
 NAMES = [name for name in capsnet.list_models() if isinstance(capsnet.create_model(name), BindingModel)]

@@ -10,6 +10,7 @@ from capsnet.drawing.style import INK, MUTED, canvas, pixels, save, text, tile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SIZE, LINE = 10, 27  # of the words: points, and pixels from line to line
 
@@ -45,6 +46,13 @@ def picture_rows(
     path: str | Path, rows: Sequence[Row], title: str, note: str, *, size: int = 112, gap: int = 6, group: int = 0
 ) -> Path:
     """Draw rows of pictures, each of about ``size`` pixels squared; every ``group`` of them stand apart."""
+    return save(picture_page(rows, title, note, size=size, gap=gap, group=group), path)
+
+
+def picture_page(
+    rows: Sequence[Row], title: str, note: str, *, size: int = 112, gap: int = 6, group: int = 0
+) -> "Figure":
+    """The figure of ``picture_rows``, not saved: a frame of an animation."""
     first = next(cell.image for row in rows for cell in row.cells)
     w, h = tile(first.shape[2], first.shape[1], size)
     places = [k * (w + gap) + (k // group * 24 if group else 0) for k in range(max(len(row.cells) for row in rows))]
@@ -67,7 +75,7 @@ def picture_rows(
             text(ax, left + x + w / 2, y - 6, head, SIZE, ha="center", va="bottom")
         for x, cell in zip(places, row.cells, strict=False):
             _cell(ax, cell, left + x, y, w, h)
-    return save(fig, path)
+    return fig
 
 
 def _cell(ax: "Axes", cell: Cell, x: float, y: float, w: int, h: int) -> None:

@@ -9,13 +9,17 @@ from torch import Tensor
 
 from capsnet import oscillators
 from capsnet.data.generated.outlines import BACKGROUND, OVERLAP
-from capsnet.drawing.pictures import Cell, Row, picture_rows
+from capsnet.drawing.animation import render, save_gif
+from capsnet.drawing.pictures import Cell, Row, picture_page, picture_rows
 from capsnet.drawing.plots import COLOURS, intervals
 from capsnet.inference.binding import Scenes, by_network
+from capsnet.inference.prediction import evaluating
 from capsnet.metrics import Measure
-from capsnet.models import BindingModel
+from capsnet.models import BindingModel, OscillatorModel
+from capsnet.models.akorn import enlarged
 
 EXAMPLES = 2  # pictures of each set
+SETTLING = 6  # of the animation
 
 
 def phases(path: Path, shown: Sequence[tuple[str, Scenes, Mapping[str, BindingModel]]]) -> Path:
@@ -34,6 +38,32 @@ def phases(path: Path, shown: Sequence[tuple[str, Scenes, Mapping[str, BindingMo
             rows.append(Row(cells, label="" if k else name, heads=() if rows else heads))
     note = "Colour is phase, brightness is that of the picture. White in the second column: pixels of several objects."
     return picture_rows(path, rows, "Which pixel belongs to which object, by phase", note, size=144)
+
+
+def settling(path: Path, scenes: Scenes, model: OscillatorModel) -> Path:
+    """An animation: the phases of some pictures after every step of each layer, in the order in which layers settle."""
+    images = scenes.images[:SETTLING]
+    with evaluating(model):
+        layers = [layer.steps for layer in model.oscillate(images.to(next(model.parameters()).device), trace=True)]
+    side, size = images.shape[-1], images.shape[-2:]
+    states, words = [], []
+    for k, steps in enumerate(layers):
+        assert steps is not None
+        factor = -(-side // steps.shape[-1])
+        states.append(enlarged(steps, factor, *size).cpu())  # (T, B, C, n, H, W)
+        words += [
+            f"layer {k + 1}, {steps.shape[-2]} x {steps.shape[-1]} positions, step {t + 1}" for t in range(len(steps))
+        ]
+    vectors = torch.cat(states).flatten(2, 3).movedim(2, -1)  # (T, B, H, W, C n)
+    light = images[:, 0].clamp(0, 1).expand(len(vectors), *images[:, 0].shape)
+    # a picture's frames together, so that its colours keep their meaning
+    colours = torch.stack([oscillators.phase_colours(vectors[:, b], light[:, b]) for b in range(len(images))], dim=1)
+    frames = []
+    for now, title in zip(colours, words, strict=True):
+        cells = [Cell(one.movedim(-1, 0).numpy()) for one in now]
+        inputs = Row([Cell(image.numpy()) for image in images], label="picture")
+        frames.append(render(picture_page([inputs, Row(cells, label="phases")], "Oscillators settle", title)))
+    return save_gif(path, frames, [400] * (len(frames) - 1) + [2500])
 
 
 def owner_colours(owners: Tensor) -> np.ndarray:

@@ -38,7 +38,7 @@ from capsnet.experiments.lab import Lab
 from capsnet.inference import binding as grouped
 from capsnet.inference.binding import Grouping, Scenes
 from capsnet.metrics import compare, difference
-from capsnet.models import BindingModel
+from capsnet.models import BindingModel, OscillatorModel
 from capsnet.training import TrainConfig
 
 AIMS = {"two outlines": 0.9, "three outlines": 0.9, "MultiMNIST": 0.6}
@@ -177,6 +177,11 @@ def run(lab: Lab) -> Report:
     report.findings = findings(results)
     path = _binding_draw.phases(lab.figure("binding.png"), shown)
     report.draw(path, "Colour is phase: pixels of one colour are in phase. Left: the picture, and the true owners.")
+    name, scenes, networks = shown[-1]
+    told = networks[TOLD]
+    assert isinstance(told, OscillatorModel)
+    path = _binding_draw.settling(lab.figure("binding.gif"), scenes, told)
+    report.draw(path, f"{name}, {TOLD}: the phases of the first test pictures after every step of its oscillators.")
     rows = {
         method: [of[method].measure(name) for name, of in results.items()] for method in next(iter(results.values()))
     }

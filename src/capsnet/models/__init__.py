@@ -4,7 +4,7 @@ from capsnet.models._binding import Binding, BindingModel
 from capsnet.models._outline import outline
 from capsnet.models._placing import child_centres, child_owners
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
-from capsnet.models.akorn import AKOrN
+from capsnet.models.akorn import AKOrN, OscillatorModel
 from capsnet.models.akorn_pyramid import AKOrNPyramid
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
 from capsnet.models.capsnet import CapsNet
@@ -125,6 +125,7 @@ __all__ = [
     "Margins",
     "MatrixCapsNet",
     "Model",
+    "OscillatorModel",
     "Output",
     "PathNet",
     "ReceptiveField",
