@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from capsnet.layers.complex import ComplexBatchNorm2d, ComplexConv2d, ComplexLinear, CReLU, ModReLU, ZReLU, magnitude
 from capsnet.layers.decoupled import ANGLES, LENGTHS, DecoupledConv2d
-from capsnet.layers.oscillating import KuramotoLayer, Readout
+from capsnet.layers.oscillating import KuramotoLayer, Readout, SelfAttention2d
 from capsnet.layers.pathways import PathwayLayer
 from capsnet.layers.rotating import RotatingConv2d, RotatingConvTranspose2d, RotatingLinear, add_rotation
 from tests.reference import complex_numbers
@@ -212,6 +212,25 @@ def test_oscillators_stay_on_the_sphere_and_repeat_in_evaluation(coupling: str) 
     assert (first.steps.norm(dim=3) - 1).abs().max() < 1e-6
     assert torch.equal(first.x, second.x)
     assert not torch.equal(layer.train()(c).x, layer(c).x), "random starts in training"
+
+
+def test_attention_on_a_cpu_is_exact_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel for CPUs is slower in bfloat16. The result is that of the plain formula."""
+    torch.manual_seed(0)
+    layer = SelfAttention2d(8, 2)
+    x = torch.randn(2, 8, 3, 4)
+    attend, seen = nn.functional.scaled_dot_product_attention, []
+    monkeypatch.setattr(
+        nn.functional, "scaled_dot_product_attention", lambda *qkv: (seen.append(qkv[0].dtype), attend(*qkv))[1]
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = layer(x)
+    assert seen == [torch.float32]
+    query, key, value = layer.project(x).flatten(2).unflatten(1, (3, 2, 4)).unbind(1)  # (B, heads, d, N)
+    weights = (query.transpose(2, 3) @ key / 2).softmax(dim=-1)  # (B, heads, N, N)
+    expected = layer.join((value @ weights.transpose(2, 3)).flatten(1, 2).unflatten(2, (3, 4)))
+    torch.testing.assert_close(layer(x), expected)
+    torch.testing.assert_close(rounded.float(), expected, atol=0.02, rtol=0.02)
 
 
 @pytest.mark.parametrize(("gamma", "stimulus"), [(0.2, 1.0), (1.0, 0.0)])
