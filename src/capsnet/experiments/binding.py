@@ -164,8 +164,8 @@ def run(lab: Lab) -> Report:
             "Smaller networks and pictures, and fewer steps than in the papers; AKOrN's objective here is to redraw "
             "pictures of which 30 % of the pixels are hidden, not the papers' own.",
             *unequal(lab),
-            f"The number of objects is given to every method. Ink is what is at least {grouped.INK:g}; for networks, "
-            "background is what they draw darker than that.",
+            f"The number of objects is given to every method. Ink is what is at least {grouped.INK:g}; for networks "
+            "that draw, background is what they draw darker than that.",
             "The network that is told the masks is AKOrN: rotating features that were told them scored 0.00 on the "
             "test pictures of two outlines, and were replaced after that was seen.",
         ]
