@@ -65,6 +65,23 @@ def test_scikit_learn(digits: capsnet.data.Batch) -> None:
     assert run([code])["calibrated"].predict_proba(digits.images.numpy()[:2, 0, :8, :8]).shape == (2, 10)
 
 
+def test_synchrony(digits: capsnet.data.Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    order, flat, phases = blocks("synchrony.md")
+    space = run([order])
+    expected = space["oscillators"].locked_order(1.5 * space["critical"], space["oscillators"].normal())
+    assert float(space["run"].order[-1]) == pytest.approx(float(expected), abs=0.002)
+    space = run([flat])
+    assert float(space["agreement"].abs().mean()) == pytest.approx(0.019, abs=1e-3)
+    assert float(space["trace"].logits[-1].std(dim=-1).mean()) == pytest.approx(0.063, abs=1e-3)
+    assert '"docs/networks/' in phases
+    space = run([phases.replace('"docs/networks/', f'"{DOCS}/networks/')])
+    assert Path("phases.png").is_file()
+    owners, groups = space["owners"], space["groups"]
+    for own in (1, 2):  # nearly all pixels of an outline are in one group
+        assert groups[owners == own].bincount().max() > 0.9 * (owners == own).sum()
+
+
 def test_named_tests_exist() -> None:
     """docs/reliability.md names a test for each bug that other projects are known for."""
     named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", (DOCS / "reliability.md").read_text())

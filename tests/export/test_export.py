@@ -76,6 +76,11 @@ def test_table_of_routings_matches_the_registry(name: str, tmp_path: Path, guide
     assert export_table.routing_row(name, tmp_path) in guide
 
 
+def test_oscillators_on_a_map_with_odd_sides_export(tmp_path: Path) -> None:
+    model = export_table.build("akorn-small", image_size=(30, 30), channels=2, depth=1)
+    assert export_table.attempt(model, tmp_path)[0] == "yes"
+
+
 class Brightness(Model):
     """A model of another package: the mean of the pixels, class by class."""
 

@@ -83,6 +83,12 @@ CASES: dict[str, Case] = CAPSULE_LAYERS | {
     ),
     "RotatingLinear": Case(lambda **o: RotatingLinear(5, 3, n=4, **o), (4, 5), (4, 3), (2, 4, 6)),
     "KuramotoLayer": Case(lambda **o: KuramotoLayer(2, 3, **o), (2, 3, 4, 5), (2, 3, 4, 5), (2, 3, 2, 4, 5)),
+    "KuramotoLayer, symmetric": Case(
+        lambda **o: KuramotoLayer(2, 3, symmetric=True, frequencies=True, **o),
+        (2, 3, 4, 5),
+        (2, 3, 4, 5),
+        (2, 3, 2, 4, 5),
+    ),
     "KuramotoLayer, attention": Case(
         lambda **o: KuramotoLayer(2, 4, "attention", heads=2, **o), (2, 4, 4, 5), (2, 4, 4, 5), (2, 8, 4, 5)
     ),
@@ -149,12 +155,11 @@ def device_and_dtype(case: Case) -> None:
 def gradients(case: Case) -> None:
     layer, x = build(case, dtype=torch.float64), inputs(case, 2, torch.float64).requires_grad_()
     weights = {name: p.detach().clone().requires_grad_() for name, p in layer.named_parameters()}
-    first = next(iter(weights))
 
-    def function(x: Tensor, weight: Tensor) -> Tensor:
-        return main_output(torch.func.functional_call(layer, weights | {first: weight}, (x,)))
+    def function(x: Tensor, *tensors: Tensor) -> Tensor:
+        return main_output(torch.func.functional_call(layer, dict(zip(weights, tensors, strict=True)), (x,)))
 
-    assert torch.autograd.gradcheck(function, (x, weights[first]), fast_mode=True)
+    assert torch.autograd.gradcheck(function, (x, *weights.values()), fast_mode=True)
     main_output(layer(x)).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 

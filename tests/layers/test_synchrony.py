@@ -295,6 +295,8 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: KuramotoLayer(2, steps=0), "steps must be at least 1"),
         (lambda: KuramotoLayer(2, kernel_size=4), "kernel_size must be odd"),
         (lambda: KuramotoLayer(2, kernel_size=-1), "kernel_size must be odd and at least 1, got -1"),
+        (lambda: KuramotoLayer(2, kernel_size="a"), "kernel_size must be odd and at least 1, got 'a'"),  # type: ignore[arg-type]
+        (lambda: KuramotoLayer(2, heads="a"), "heads must be a whole number, got 'a'"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, coupling="all"), "coupling must be"),  # type: ignore[arg-type]
         (lambda: KuramotoLayer(2, coupling="attention", symmetric=True), "cannot be symmetric"),
         (lambda: KuramotoLayer(3, n=3, coupling="attention", heads=2), "cannot divide"),
@@ -317,6 +319,8 @@ def test_readout_does_not_depend_on_the_common_phase() -> None:
         (lambda: DecoupledConv2d(2, -3, 3), "outputs must be at least 1, got -3"),
         (lambda: DecoupledConv2d(0, 3, 3), "inputs must be at least 1, got 0"),
         (lambda: DecoupledConv2d(2, 3, 0), "kernel_size must be at least 1, got 0"),
+        (lambda: DecoupledConv2d(2, 3, 3, stride=0), "stride must be at least 1, got 0"),
+        (lambda: DecoupledConv2d(2, 3, 3, momentum=math.nan), "momentum must be from 0 to 1, got nan"),
         (lambda: PathwayLayer(2, -3, 4), "outputs must be at least 1, got -3"),
         (lambda: PathwayLayer(0, 3, 4), "inputs must be at least 1, got 0"),
         (lambda: PathwayLayer(2, 3, 0), "modules must be at least 1, got 0"),

@@ -7,7 +7,7 @@ import capsnet
 from capsnet.layers import KuramotoLayer
 from capsnet.models import AKOrN, AKOrNPyramid, BindingModel, OscillatorModel
 from capsnet.models._binding import mask_loss
-from capsnet.models.akorn import enlarged
+from capsnet.models.akorn import Quarters, enlarged
 from capsnet.training.objective import Objective
 
 NAMES = [name for name in capsnet.list_models() if isinstance(capsnet.create_model(name), BindingModel)]
@@ -34,7 +34,7 @@ def test_every_pixel_has_unit_phases(name: str, size: tuple[int, int]) -> None:
     assert phases.shape[0] == 2
     assert phases.shape[3:] == size
     lengths = phases.square().sum(dim=2).sqrt()
-    assert (((lengths - 1).abs() < 1e-5) | (lengths == 0)).all()
+    assert (((lengths - 1).abs() < 1e-6) | (lengths == 0)).all()
     assert picture is not None
     assert picture.shape == (2, 1, *size)
     assert (strengths is None) == isinstance(model, OscillatorModel)  # oscillators have length 1
@@ -169,3 +169,9 @@ def test_pyramid_learns_masks() -> None:
         loss.backward()
         optimizer.step()
     assert float(loss.detach()) < 0.2  # 2 for one phase everywhere, and about 1 for phases at random
+
+
+@pytest.mark.parametrize("size", [(15, 15), (6, 7), (1, 1), (3, 2), (14, 14)])
+def test_quarters_are_what_adaptive_pooling_gives(size: tuple[int, int]) -> None:
+    x = torch.randn(2, 3, *size)
+    assert torch.equal(Quarters()(x), torch.nn.AdaptiveMaxPool2d(2)(x))

@@ -138,6 +138,16 @@ def test_steps_commute_with_a_global_rotation(n: int) -> None:
     assert (turned - x @ turn.T).abs().max() < 1e-12
 
 
+def test_lengths_of_nan_are_nan_and_gradients_at_zero_are_zero() -> None:
+    x = torch.tensor([[math.nan, 1.0], [0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    lengths = oscillators.magnitude(x)
+    torch.testing.assert_close(lengths.detach(), torch.tensor([math.nan, 0.0, 5.0]), equal_nan=True)
+    lengths[1:].sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad[1:], torch.tensor([[0.0, 0.0], [0.6, 0.8]]))
+    assert order_parameter(x.detach()).isnan()
+
+
 def test_order_is_one_for_equal_and_zero_for_opposite_phases() -> None:
     x = torch.tensor([[1.0, 0], [-1.0, 0], [1.0, 0], [-1.0, 0]])
     assert order_parameter(x) == 0
@@ -218,6 +228,11 @@ def test_ring_gets_stuck_on_the_circle_and_not_on_the_sphere() -> None:
         (lambda: random_phases(5, 0, seed=0), "at least 2 components, got n = 0"),
         (lambda: random_phases(seed=0), "at least 2 components"),
         (lambda: simplex(10, 4), "need at least 9 dimensions, got 4"),
+        (lambda: simplex("a"), "a simplex has a whole number of corners, got 'a'"),  # type: ignore[arg-type]
+        (lambda: simplex(math.nan), "a simplex has a whole number of corners, got nan"),  # type: ignore[arg-type]
+        (lambda: simplex(3, 2.5), "dim must be a whole number of at least 1, got 2.5"),  # type: ignore[arg-type]
+        (lambda: oscillators.normal().frequencies(-3), "count must be a whole number of at least 1, got -3"),
+        (lambda: oscillators.normal().frequencies(1.5), "count must be a whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
         (lambda: simplex(0), "a simplex has at least 1 corner, got 0"),
         (lambda: simplex(2.5), "a simplex has a whole number of corners, got 2.5"),  # type: ignore[arg-type]
         (lambda: oscillators.phase_colours(torch.ones(4, 1)), "at least 2 components"),

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from capsnet import routing
 from capsnet.routing import Edges, Trace
+from capsnet.routing.kuramoto import Kuramoto
 from tests.reference.synchrony import Iteration, kuramoto_routing
 
 I, J, D = 6, 4, 5
@@ -167,15 +168,18 @@ def test_beta_can_be_learned() -> None:
         ({"beta": math.inf}, "beta must be at least 0 and finite"),
         ({"repel": -0.1}, "repel must be at least 0"),
         ({"iterations": 0}, "iterations must be"),
+        ({"gamma": "a"}, "gamma must be positive and finite, got 'a'"),
+        ({"beta": None}, "beta must be at least 0 and finite, got None"),
+        ({"grow": None}, "grow is a share of training, from 0 to 1, got None"),
     ],
 )
 def test_bad_options_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        routing.get("kuramoto", **options)
+        Kuramoto(**options)
 
 
 def test_beta_grows_over_a_share_of_training() -> None:
-    constant, growing = routing.get("kuramoto"), routing.get("kuramoto", beta=3.0, grow=0.5)
+    constant, growing = routing.get("kuramoto", grow=0.0), routing.get("kuramoto", beta=3.0)
     assert constant.at(0.0) is constant
     assert [growing.at(progress).options()["beta"] for progress in (0.0, 0.25, 0.5, 1.0)] == [0.0, 1.5, 3.0, 3.0]
     assert growing.at(0.75) is growing

@@ -68,9 +68,11 @@ class DecoupledConv2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_counts(inputs=inputs, outputs=outputs, kernel_size=kernel_size)
+        check_counts(inputs=inputs, outputs=outputs, kernel_size=kernel_size, stride=stride)
         check_name("function h of the length", h, get_args(Length))
         check_name("function g of the angle", g, get_args(Angle))
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"momentum must be from 0 to 1, got {momentum!r}")
         self.stride, self.padding, self.h, self.g, self.momentum = stride, padding, h, g, momentum
         self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel_size, kernel_size, device=device, dtype=dtype))
         self.radius = nn.Parameter(torch.ones(outputs, device=device, dtype=dtype))

@@ -11,6 +11,7 @@ Shapes: x and c (B, C, n, H, W).
 """
 
 from contextlib import nullcontext
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -77,14 +78,14 @@ class KuramotoLayer(nn.Module):
         super().__init__()
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         check_components(n)
-        check_counts(channels=channels, steps=steps)
+        check_counts(channels=channels, steps=steps, heads=heads)
         check_positive("gamma", gamma)
         if coupling not in ("conv", "attention"):
             raise ValueError(f'coupling must be "conv" or "attention", got {coupling!r}')
         if symmetric and coupling == "attention":
             raise ValueError('attention depends on the phases and cannot be symmetric: set coupling="conv"')
-        if kernel_size < 1 or kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size must be odd and at least 1, got {kernel_size}")
+        if not isinstance(kernel_size, Integral) or kernel_size < 1 or kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd and at least 1, got {kernel_size!r}")
         self.channels, self.n, self.symmetric = channels, n, symmetric
         self.steps, self.gamma, self.seed = steps, gamma, seed
         self.norm = nn.GroupNorm(channels, channels * n, **options)  # of the stimulus, one group per oscillator

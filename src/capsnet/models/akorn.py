@@ -25,11 +25,7 @@ class OscillatorModel(BindingModel):
         """Make the classifier and, with ``redraw``, the decoder."""
         size = self.channels * self.n
         self.head = nn.Sequential(
-            nn.BatchNorm2d(size),
-            nn.ReLU(),
-            nn.AdaptiveMaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(4 * size, self.num_classes),
+            nn.BatchNorm2d(size), nn.ReLU(), Quarters(), nn.Flatten(), nn.Linear(4 * size, self.num_classes)
         )
         self.decoder = None
         if redraw:
@@ -55,6 +51,24 @@ class OscillatorModel(BindingModel):
             return Binding(phases)
         drawn = F.full_precision(self.decoder(self.read(state)))[..., :height, :width]
         return Binding(phases, torch.sigmoid(drawn))
+
+
+class Quarters(nn.Module):
+    """The largest value of each channel in each quarter of a map: ``nn.AdaptiveMaxPool2d(2)``, which ONNX does not have
+    for odd sides. The middle row and column of odd sides count twice.
+
+    Shapes: (B, C, H, W) -> (B, C, 2, 2).
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        quarters = [part.amax(dim=(2, 3)) for rows in halves(x, 2) for part in halves(rows, 3)]
+        return torch.stack(quarters, dim=2).unflatten(2, (2, 2))
+
+
+def halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Both halves of an axis; the middle of an odd one is in both."""
+    size = x.shape[dim]
+    return x.narrow(dim, 0, (size + 1) // 2), x.narrow(dim, size // 2, (size + 1) // 2)
 
 
 def enlarged(maps: Tensor, factor: int, height: int, width: int) -> Tensor:

@@ -71,7 +71,7 @@ class AKOrNPyramid(OscillatorModel):
         )
         self.channels, self.n, self.stride = channels, n, 2
         size, options = channels * n, {"steps": steps, "gamma": gamma}
-        self.features = residual_stem(in_channels, stem, blocks)
+        self.features = nn.ModuleList(residual_stem(in_channels, stem, blocks))  # named as that of residual-cnn
         self.ends = (blocks[0], blocks[0] + 1 + blocks[1], len(self.features) - 1)  # the last module of each scale
         self.stimuli = nn.ModuleList(nn.Conv2d(maps, size, 1) for maps in reversed(stem))
         kinds: list[dict[str, Any]] = [{"coupling": "attention", "heads": heads}, *2 * [{"kernel_size": kernel_size}]]

@@ -31,6 +31,7 @@ class Distribution(NamedTuple):
 
     def frequencies(self, count: int) -> Tensor:
         """``count`` frequencies at evenly spaced quantiles: the distribution without chance. Shapes: -> (count,)."""
+        check_count("count", count)
         return self.quantile((torch.arange(count, dtype=torch.float64) + 0.5) / count)
 
 

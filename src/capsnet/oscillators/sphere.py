@@ -8,18 +8,20 @@ Each oscillator is pulled towards y_i, the sum of the others and of a stimulus c
 Kuramoto's model: the tangent part of x_j is sin(theta_j - theta_i).
 """
 
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from capsnet.oscillators.checks import check_components, check_positive
+from capsnet.oscillators.checks import check_components, check_count, check_positive
 
 
 def unit(x: Tensor, dim: int = -1) -> Tensor:
     """Vectors scaled to length 1. Those too short for a finite gradient stay as they are: zero, and lengths up to the
-    cube root of the precision's smallest normal number, 2.3e-13 in float32 and 2.8e-103 in float64.
+    cube root of the precision's smallest normal number, 2.3e-13 in float32 and 2.8e-103 in float64. Those whose squared
+    length overflows, from 1.8e19 in float32 on, become zero.
 
     The squared sum is many times faster than ``torch.linalg.vector_norm`` over a short axis. The backward pass needs
     only what is returned, and one number for each vector.
@@ -69,7 +71,8 @@ class _Unit(torch.autograd.Function):
 def magnitude(x: Tensor, dim: int = -1) -> Tensor:
     """The length of vectors, with gradient 0 at 0. Faster than ``vector_norm`` over an axis that is not the last."""
     square = x.square().sum(dim=dim)
-    return torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
+    nonzero = square != 0  # true of NaN, which stays NaN
+    return torch.where(nonzero, torch.where(nonzero, square, 1).sqrt(), 0)
 
 
 def tangent(x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
@@ -136,14 +139,15 @@ def simplex(count: int, dim: int | None = None, *, dtype: torch.dtype = torch.fl
 
     Shapes: -> (count, dim).
     """
-    if int(count) != count:
-        raise ValueError(f"a simplex has a whole number of corners, got {count}")
-    count = int(count)  # of a tracer's size, too
+    if not isinstance(count, Integral | torch.SymInt | Tensor):  # the last two: sizes of a tracer
+        raise ValueError(f"a simplex has a whole number of corners, got {count!r}")
+    count = int(count)
     if count < 1:
         raise ValueError(f"a simplex has at least 1 corner, got {count}")
     dim = max(3, count - 1) if dim is None else dim
-    if dim < max(1, count - 1):
-        raise ValueError(f"{count} corners of a simplex need at least {max(1, count - 1)} dimensions, got {dim}")
+    check_count("dim", dim)
+    if dim < count - 1:
+        raise ValueError(f"{count} corners of a simplex need at least {count - 1} dimensions, got {dim}")
     # Cholesky's factor of the inner products. In direction k corner k has the rest of its length, and all later ones
     # the same number. Made by numpy, so that exporters see a constant.
     k = np.minimum(np.arange(dim, dtype=np.float64), count - 1)

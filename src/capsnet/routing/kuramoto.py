@@ -60,7 +60,7 @@ class Kuramoto(SquashingRouting):
     recomputes: ClassVar[bool] = True
     iterations: int = 3
     beta: float = 4.0
-    grow: float = 0.0
+    grow: float = 0.5
     learn_beta: bool = False
     normalise: bool = False
     gain: float = 1.0
@@ -72,9 +72,9 @@ class Kuramoto(SquashingRouting):
         check_count("iterations", self.iterations)
         for what, least in (("beta", True), ("repel", True), ("gain", False), ("gamma", False)):
             value = getattr(self, what)
-            if not (0 < value < math.inf or (least and value == 0)):
+            if not isinstance(value, int | float) or not (0 < value < math.inf or (least and value == 0)):
                 raise ValueError(f"{what} must be {'at least 0' if least else 'positive'} and finite, got {value!r}")
-        if not 0 <= self.grow <= 1:
+        if not isinstance(self.grow, int | float) or not 0 <= self.grow <= 1:
             raise ValueError(f"grow is a share of training, from 0 to 1, got {self.grow!r}")
         super().__post_init__()
 
