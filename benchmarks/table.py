@@ -17,6 +17,7 @@ from benchmarks._contenders import Run
 from benchmarks._timing import alternate, matrix_product_peak, memory_bandwidth
 from capsnet import kernels, routing
 from capsnet.inference import to_int8
+from capsnet.oscillators import normal, simulate
 
 has_bf16: Callable[[], bool] = getattr(kernels, "has_bf16", torch.ops.mkldnn._is_mkldnn_bf16_supported)
 COLUMNS = ("this", "this bf16", "textbook", "textbook bf16", "compiled")
@@ -217,6 +218,18 @@ def routings(settings: Settings, machine: Machine) -> list[Measured]:
     return rows
 
 
+def oscillators(settings: Settings, machine: Machine) -> list[Measured]:
+    """The Kuramoto model, 1,000 steps of the classical Runge-Kutta method. In float64, so there is no other column."""
+    count, steps = (100, 10) if settings.quick else (10_000, 1_000)
+
+    def simulation() -> Run:
+        frequencies = normal().frequencies(count)
+        return lambda: simulate(frequencies, 2.0, time=0.05 * steps, every=steps)
+
+    what = f"Kuramoto model, {count:,} oscillators, {steps:,} steps, s"
+    return [Measured(what, "5", _times({"this": simulation}, settings), more_is_better=False)]
+
+
 ROWS: dict[str, Callable[[Settings, Machine], list[Measured]]] = {
     "train": train,
     "inference": inference,
@@ -224,6 +237,7 @@ ROWS: dict[str, Callable[[Settings, Machine], list[Measured]]] = {
     "efficient": efficient,
     "matrix": matrix,
     "routings": routings,
+    "oscillators": oscillators,
 }
 
 
