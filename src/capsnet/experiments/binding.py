@@ -64,7 +64,7 @@ steps of 32 pictures, 0.60 after 1,200, 0.90 after 2,100 and 0.94 after 2,400.""
 DAY: dict[str, int | dict[str, int]] = {
     ROTATING: {"two outlines": 24, "three outlines": 60, "digit and outline": 30, "MultiMNIST": 20},
     AKORN: 5,
-    TOLD: {"two outlines": 10, "three outlines": 10, "digit and outline": 10, "MultiMNIST": 24},
+    TOLD: {"two outlines": 10, "three outlines": 10, "digit and outline": 10, "MultiMNIST": 18},
 }
 """The same with the budget ``day``; what is told the masks has epochs of all pictures, 20,000 and 50,000."""
 LONG: dict[str, int | dict[str, int]] = {ROTATING: 60, AKORN: 10, TOLD: 60}
