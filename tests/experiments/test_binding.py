@@ -10,7 +10,7 @@ from PIL import Image
 
 import capsnet
 from capsnet.experiments import Lab, binding, reproduce
-from capsnet.experiments._binding import CONTROLS, Result
+from capsnet.experiments._binding import CONTROLS, Result, truth_of_squares
 from capsnet.experiments._binding_draw import owner_colours, phase_picture, settling
 from capsnet.inference import binding as grouped
 from capsnet.inference.binding import Grouping, Scenes
@@ -48,6 +48,17 @@ def test_phases_of_the_objects_are_found(bars: Scenes) -> None:
     angle = torch.where(bars.owners == 1, 0.3, 2.0) + 0.1 * torch.rand(bars.owners.shape)
     phases = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1)  # (B, 1, 2, H, W)
     assert grouped.score(bars, grouped.by_phase(phases, bars)).fg_ari == [1.0, 1.0]
+
+
+def test_truth_of_squares_by_hand(bars: Scenes) -> None:
+    """Bars in columns 1 and 6 lie in squares of their own; where they cross, a square has pixels of both."""
+    grouping = truth_of_squares(bars, 2)
+    assert grouping.labels[0, :, 1].tolist() == [1] * 8
+    assert grouping.labels[0, :, 6].tolist() == [2] * 8
+    apart, cross = grouped.score(bars, grouping).fg_ari
+    assert apart == 1
+    assert 0 < cross < 1
+    assert grouped.score(bars, truth_of_squares(bars, 1)).fg_ari == [1.0, 1.0]
 
 
 def test_background_is_found_where_vectors_are_faint(bars: Scenes) -> None:

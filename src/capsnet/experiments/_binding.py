@@ -12,6 +12,7 @@ from capsnet import oscillators
 from capsnet.experiments._report import Measure
 from capsnet.inference.binding import Grouping, Scenes, Scores, by_phase, centres_of, distances
 from capsnet.metrics import mean_interval
+from capsnet.models.akorn import enlarged
 
 LATTICE = {"n": 4, "steps": 60, "gamma": 0.5}  # of the control without any learning
 
@@ -46,6 +47,14 @@ def by_component(scenes: Scenes) -> Grouping:
 
     found = [cast("tuple[np.ndarray, int]", label(ink, structure=np.ones((3, 3))))[0] for ink in scenes.ink.numpy()]
     return Grouping(torch.from_numpy(np.stack(found)).long(), ~scenes.ink)
+
+
+def truth_of_squares(scenes: Scenes, side: int) -> Grouping:
+    """The owner of most of each ``side`` x ``side`` pixels: the best that phases of such squares can say."""
+    H, W = scenes.images.shape[2:]
+    own = torch.stack([scenes.owners == k + 1 for k in range(scenes.objects)], dim=1).float()  # (B, K, H, W)
+    most = torch.nn.functional.avg_pool2d(own, side, ceil_mode=True).argmax(dim=1, keepdim=True)
+    return Grouping(enlarged(most, side, H, W)[:, 0] + 1, ~scenes.ink)
 
 
 def lattice_phases(scenes: Scenes, seed: int = 0) -> Tensor:
