@@ -169,7 +169,7 @@ def run(lab: Lab) -> Report:
             *unequal(lab),
             f"The number of objects is given to every method. Ink is what is at least {grouped.INK:g}; for networks "
             "that draw, background is what they draw darker than that.",
-            f"A position of AKOrN stands for {SQUARE} x {SQUARE} pixels. The truth, with one owner for each such square, "
+            f"A position of AKOrN stands for {SQUARE} x {SQUARE} pixels. The truth, with one owner for each of them, "
             f"has an FG-ARI of {', '.join(coarse)}: about the most that AKOrN can have.",
             "The network that is told the masks is AKOrN: rotating features that were told them scored 0.00 on the "
             "test pictures of two outlines, and were replaced after that was seen.",
