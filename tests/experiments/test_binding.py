@@ -90,6 +90,14 @@ def test_stored_network_binds_two_outlines() -> None:
     assert STORED.stat().st_size < 600_000
 
 
+def test_stored_network_binds_two_digits() -> None:
+    """Its validation digits were in the training of its stem; the score on test pairs is in docs/synchrony.md."""
+    model = capsnet.load(STORED.with_name("akorn-multimnist.safetensors"))
+    assert isinstance(model, BindingModel)
+    scenes = grouped.load_scenes("multimnist", "validation", 60)
+    assert np.mean(grouped.score(scenes, grouped.by_network(model, scenes)[1]).fg_ari) > 0.55
+
+
 def test_interval_is_over_pictures() -> None:
     others = [1.0, 1.0], [1.0, 1.0], [0.5, 0.5]
     runs = [grouped.Scores([0.0, 1.0], *others), grouped.Scores([0.5, 1.0], *others)]
