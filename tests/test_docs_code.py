@@ -88,3 +88,12 @@ def test_named_tests_exist() -> None:
     assert len(named) > 10
     for path, name in named:
         assert f"\ndef {name}(" in (DOCS.parent / path).read_text(), f"{path} has no {name}"
+
+
+def test_tables_have_a_line_for_each_row() -> None:
+    """A table that a re-wrap has joined into a paragraph is shown as one."""
+    pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))]
+    assert len(pages) > 20
+    for page in pages:
+        for line in page.read_text().splitlines():
+            assert "|---" not in line or re.fullmatch(r" *\|[-| ]+", line), f"{page.name}: {line[:80]}"

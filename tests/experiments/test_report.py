@@ -84,6 +84,13 @@ def test_seeds_differ_where_scipys_interval_of_welch_says_so() -> None:
     assert all(order == by_scipy for order, by_scipy in found)
 
 
+@pytest.mark.filterwarnings("error")
+def test_seeds_that_are_nearly_equal_raise_no_warning() -> None:
+    equal, apart = Measure("a", [0.15, 0.15000000000000002, 0.15]), Measure("b", [1.25, 1.3, 1.2])
+    assert compare(equal, apart) == -1
+    assert compare(equal, Measure("b", [1.25, 0.25, 0.45])) == 0  # its own seeds are too far apart
+
+
 @pytest.fixture
 def report(tmp_path: Path) -> Report:
     path = tmp_path / "figures" / "a.png"

@@ -69,7 +69,7 @@ DAY: dict[str, int | dict[str, int]] = {
 }
 """The same with the budget ``day``; what is told the masks has epochs of all pictures, 20,000 and 50,000."""
 LONG: dict[str, int | dict[str, int]] = {ROTATING: 60, AKORN: 10, TOLD: 60}
-"""Epochs of 20,000 pictures, with the budget ``paper``."""
+"""The same with the budget ``paper``; of 20,000 pictures, and again of all where the masks are told."""
 SQUARE = 2  # pixels per side of a position of AKOrN, at all budgets
 KINDS = ("FG-ARI", "FG-ARI, background found", "ARI with background", "mBO")
 

@@ -125,7 +125,7 @@ def _seeds_agree(a: Measure, b: Measure) -> bool:
     """Whether the seeds show a difference of the means. A single seed cannot say; a mere number has none."""
     if not (a.spread or b.spread):
         return True
-    from scipy.stats import t
+    from scipy.stats import t  # ttest_ind warns of lost precision where seeds are nearly equal
 
     if a.spread is not None and b.spread is not None:
         of_a, of_b = (m.spread**2 / len(m.values) for m in (a, b) if m.spread is not None)  # variances of the means
