@@ -47,8 +47,8 @@ def weights_section(runs: Path) -> str:
     section = Document("weights", ["**Bundled weights**", "\n".join([PROTOCOL, *shifted(final)])])
     if alone := [f"`{name}`" for name in final if name not in weights.list_weights() and "members" not in final[name]]:
         section.add(
-            f"Not bundled, with the numbers at the end of their runs: {', '.join(alone)}. `NAME-1` and so on are the "
-            "first, second, third final run of that name, where another one is bundled."
+            f"Not bundled, with the numbers at the end of their runs: {', '.join(alone)}. `NAME-1` and so on are "
+            "the other final runs of that name, in their order; the bundled one has no number."
         )
     rows = [row for name, card in final.items() for row in rows_of(name, card)]
     section.add(Table("", ["name", "test set", "error", "published, %", "minutes"], rows))

@@ -4,8 +4,9 @@
     model = capsnet.create_model("capsnet", iterations=3)
     result = capsnet.train(capsnet.recipes.get("demo"))
 
-The names in ``__all__`` are the public interface, and so are the names that ``capsnet.experiments``, ``explorer``,
-``search``, ``export`` and ``sklearn`` list in theirs. Everything else is private and may change.
+The names in ``__all__`` are the public interface, and so are the names that ``capsnet.experiments``,
+``explorer``, ``export``, ``inference``, ``oscillators``, ``search`` and ``sklearn`` list in theirs, and
+``capsnet.serving.app.create_app``. Everything else is private and may change.
 
 A name is imported when it is first used (PEP 562), so that ``import capsnet`` does not import PyTorch.
 """

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from capsnet.experiments import _attacks, _robust, complex, decoupled
 from capsnet.experiments._report import Measure, error_measure
 from capsnet.experiments.lab import Lab
-from capsnet.models import create_model
-from capsnet.models._scoring import ScoringModel
+from capsnet.models import ScoringModel, create_model
 
 
 class Brighter(ScoringModel):

@@ -81,7 +81,7 @@ def report(result: "Result", config: "TrainConfig") -> None:
     if result.model.takes_texts:
         say(f"  {command} predict TEXT --model {folder}       # any text, in quotes")
     else:
-        say(f"  {command} predict IMAGE --model {folder}      # any picture, a photo of a pen digit too")
+        say(f"  {command} predict IMAGE --model {folder}      # any picture")
     say(f"  {command} evaluate {folder}                   # precision, recall and AUC per class")
     if config.tensorboard and find_spec("tensorboard"):
         say(f"  {program('tensorboard')} --logdir {folder}               # curves, reconstructions, the graph")

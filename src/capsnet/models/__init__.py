@@ -1,9 +1,11 @@
 """Whole networks, and the registry of their names."""
 
 from capsnet.models._binding import Binding, BindingModel
+from capsnet.models._decoding import DecodingModel
 from capsnet.models._outline import outline
 from capsnet.models._placing import child_centres, child_owners
 from capsnet.models._registry import create_model, describe, list_models, model_options, register
+from capsnet.models._scoring import ScoringModel
 from capsnet.models.akorn import AKOrN, OscillatorModel
 from capsnet.models.akorn_pyramid import AKOrNPyramid
 from capsnet.models.base import Loss, Margins, Model, Output, ReceptiveField
@@ -117,6 +119,7 @@ __all__ = [
     "BindingModel",
     "CapsNet",
     "ComplexCNN",
+    "DecodingModel",
     "EfficientCapsNet",
     "Ensemble",
     "ImageCNN",
@@ -132,6 +135,7 @@ __all__ = [
     "ResidualCNN",
     "ResidualCapsNet",
     "RotatingAutoencoder",
+    "ScoringModel",
     "TextCNN",
     "TextCapsNet",
     "TextModel",
