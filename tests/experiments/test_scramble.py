@@ -7,6 +7,7 @@ import torch
 from capsnet.experiments import Lab, Measure, Report, scramble
 from capsnet.experiments._scramble import (
     DERANGEMENTS,
+    answers,
     auc_measure,
     log_odds,
     roc,
@@ -89,6 +90,24 @@ def test_summary_counts_the_threshold_as_present() -> None:
     drawn = {"drawing": [-1.0, -2.0, -3.0, -4.0]}
     worse = {"drawing": [-5.0, -6.0, -7.0, -8.0]}  # a larger error means: not what it looks like
     assert summarise(intact | drawn, scrambled | worse, [0, 1, 1, 1])["auc of drawing"] == 1.0
+
+
+def test_answers_of_a_plain_network_have_its_largest_logit() -> None:
+    torch.manual_seed(0)
+    model, images = create_model("cnn-small", widths=(8,)).eval(), torch.rand(3, 1, 28, 28)
+    found = answers(model, images)
+    logits = model(images).logits
+    assert logits is not None
+    torch.testing.assert_close(torch.tensor(found["logit"]).float(), logits.amax(dim=1))
+    assert "drawing" not in found
+    lower = found | {"logit": [value - 100 for value in found["logit"]]}
+    assert summarise(found, lower, [0, 1, 2])["auc of logit"] == 1.0
+    assert summarise(found, lower, [0, 1, 2])["auc"] == 0.5
+
+
+def test_answers_of_capsules_have_no_logit() -> None:
+    found = answers(create_model("capsnet-small", conv_channels=8, primary_types=2).eval(), torch.rand(2, 1, 28, 28))
+    assert set(found) == {"label", "score", "rank", "drawing"}
 
 
 def test_auc_measure_has_the_published_interval() -> None:

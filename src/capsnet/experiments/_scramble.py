@@ -39,12 +39,14 @@ def measure(model: Model, pictures: dict[str, Tensor], classes: list[int]) -> di
 
 def answers(model: Model, images: Tensor) -> dict[str, list]:
     """For each picture ``label``, ``score`` (of the longest or most present capsule, or the highest probability),
-    ``rank`` and ``drawing``.
+    ``rank``, ``drawing`` and ``logit``.
 
     ``rank`` orders pictures as the score would with more digits: the log odds of a probability, the length or presence
     of a capsule. ``drawing`` is the squared difference between the picture and what that capsule draws, negated.
+    ``logit`` is the largest logit of a network without capsules, which may tell unknown pictures where the
+    probability saturates (Hendrycks et al. 2022).
     """
-    parts: dict[str, list[Tensor]] = {"label": [], "score": [], "rank": [], "drawing": []}
+    parts: dict[str, list[Tensor]] = {"label": [], "score": [], "rank": [], "drawing": [], "logit": []}
     with evaluating(model):
         for chunk in images.to(device_of(model)).split(250):
             output: Output = model(chunk)
@@ -52,6 +54,8 @@ def answers(model: Model, images: Tensor) -> dict[str, list]:
             parts["label"].append(label)
             parts["score"].append(score.double())
             parts["rank"].append(score.double() if output.logits is None else log_odds(output.logits))
+            if output.logits is not None:
+                parts["logit"].append(output.logits.amax(dim=1).double())
             if output.reconstruction is not None:
                 parts["drawing"].append(-(output.reconstruction - chunk).square().flatten(1).sum(dim=1).double())
     return {key: torch.cat(values).cpu().tolist() for key, values in parts.items() if values}
@@ -70,14 +74,20 @@ def summarise(intact: dict[str, list], scrambled: dict[str, list], classes: list
     right, same = (np.array(one["label"]) == np.array(classes) for one in (intact, scrambled))
     present = after >= THRESHOLD
     shares = {"right": right, "intact": before >= THRESHOLD, "scrambled": present, "own class": present & same}
-    return {key: float(share.mean()) for key, share in shares.items()} | {
-        "n": len(after),
-        "median intact": float(np.median(before)),
-        "median scrambled": float(np.median(after)),
-        "passing at 95": float(false[np.argmax(true >= 0.95)]),
-        "auc": separation(intact["rank"], scrambled["rank"]),
-        "auc of drawing": separation(intact["drawing"], scrambled["drawing"]) if "drawing" in intact else None,
-    }
+    return (
+        {key: float(share.mean()) for key, share in shares.items()}
+        | {
+            "n": len(after),
+            "median intact": float(np.median(before)),
+            "median scrambled": float(np.median(after)),
+            "passing at 95": float(false[np.argmax(true >= 0.95)]),
+            "auc": separation(intact["rank"], scrambled["rank"]),
+        }
+        | {
+            f"auc of {key}": separation(intact[key], scrambled[key]) if key in intact else None
+            for key in ("drawing", "logit")
+        }
+    )
 
 
 def separation(intact: list[float], scrambled: list[float]) -> float:

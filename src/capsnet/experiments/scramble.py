@@ -14,7 +14,8 @@ presence is read from a pose of fixed length.
 
 The claim to look at: the presence of the most present class falls below 0.5, the CNN's probability does not; and the
 presence is the better score for telling intact from scrambled. Beside it stands a second score that only capsules have:
-the difference between the picture and what the most present capsule draws.
+the difference between the picture and what the most present capsule draws. The CNN has a second one, too, its largest
+logit.
 """
 
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ NETS = {
     "EM CapsNet": Net("presence", "Capsules with EM routing", "em"),
     "attention CapsNet": Net("presence", "Capsules with inverted attention", "inverted-attention"),
 }
+SECOND = {"drawing": "the drawing", "logit": "the largest logit"}  # scores beside the first
 FAMILIES = {"digits": "scrambled digits", "shapes": "scrambled houses, boats and faces"}
 WORDS = {"holds": "holds", "does not hold": "does *not* hold", "undecided": "is undecided"}
 DIFFERS = [
@@ -138,7 +140,7 @@ def run(lab: Lab) -> Report:
             trained = [lab.train(config(lab, family, net, seed)) for seed in lab.seeds]
             models[net] = trained[0].model
             measured[family, net] = [
-                lab.remember("scores", partial(measure, t.model, pictures, classes), run=t.folder, n=len(classes))
+                lab.remember("answers", partial(measure, t.model, pictures, classes), run=t.folder, n=len(classes))
                 for t in trained
             ]
             report.raw[f"{family}: {net}"] = {
@@ -181,8 +183,9 @@ def describe(report: Report, family: str) -> None:
         s = {key: [run[key] for run in runs] for key in runs[0] if runs[0][key] is not None}
         n, shares = s["n"][0], read_shares(report, family, net)
         scores[net] = shares | {"auc": auc_measure(f"{name}: AUC of intact against scrambled", s["auc"], n)}
-        if "auc of drawing" in s:
-            scores[net]["drawing"] = auc_measure(f"{name}: AUC by the drawing", s["auc of drawing"], n)
+        for key, by in SECOND.items():
+            if f"auc of {key}" in s:
+                scores[net][key] = auc_measure(f"{name}: AUC by {by}", s[f"auc of {key}"], n)
         report.measures += [one for key, one in scores[net].items() if key != "intact"]
         s = {key: float(np.mean(values)) for key, values in s.items()}
         own = f"{100 * s['own class'] / s['scrambled']:.1f} %" if s["scrambled"] else "-"
