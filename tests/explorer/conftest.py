@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 import capsnet
-from capsnet.data import ArrayDataset
 from capsnet.explorer import create_app
 from capsnet.models import Model
+from tests.serving.conftest import bundled, digits
 from tests.serving.helpers import BUNDLED, HOME, TestClient, png, service_of, unwire, wire
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from tests.explorer.browser import Visit
 
-__all__ = ["BUNDLED", "HOME", "OUTLINES", "TestClient", "as_bytes", "png", "service_of", "tensor", "unwire", "wire"]
+__all__ = ["BUNDLED", "HOME", "OUTLINES", "TestClient", "as_bytes", "bundled", "digits", "png", "service_of", "tensor"]
+__all__ += ["unwire", "wire"]
 
 
 OUTLINES = Path(__file__).parents[2] / "docs" / "networks" / "rotating-two-outlines.safetensors"
@@ -34,18 +35,6 @@ def as_bytes(pictures: torch.Tensor) -> NDArray:
 def tensor(picture: NDArray) -> torch.Tensor:
     """(H, W) bytes as a network takes them."""
     return torch.from_numpy(picture.astype(np.float32))[None, None] / 255
-
-
-@pytest.fixture(scope="session")
-def bundled() -> Model:
-    return capsnet.load(BUNDLED)
-
-
-@pytest.fixture(scope="session")
-def digits() -> ArrayDataset:
-    dataset = capsnet.data.load("mnist", "test")
-    assert isinstance(dataset, ArrayDataset)
-    return dataset
 
 
 @pytest.fixture(scope="session")

@@ -13,20 +13,16 @@ import torch
 import capsnet
 from capsnet import data
 from capsnet.data.fingerprint import find_difference, fingerprint
-from capsnet.training import Interrupted, TrainConfig
-from tests.training.test_resume import stop_after
+from capsnet.training import TrainConfig
+from tests.training.test_resume import interrupt
 
 
 @pytest.fixture
-def begun(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_folder: Path) -> Path:
+def begun(quick: TrainConfig, tmp_path: Path, idx_folder: Path) -> Path:
     """A run that was stopped after two steps, on data of its own."""
     shutil.copytree(idx_folder, tmp_path / "data")
     config = own(quick, tmp_path)
-    with monkeypatch.context() as patch:
-        stop_after(patch, 2)
-        with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "run", figures=False)
-    return tmp_path / "run"
+    return interrupt(config, 2, out=tmp_path / "run")
 
 
 def own(quick: TrainConfig, tmp_path: Path) -> TrainConfig:

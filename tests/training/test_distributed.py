@@ -17,8 +17,9 @@ import pytest
 import torch
 
 import capsnet
-from capsnet.training import Interrupted, TrainConfig, loop
+from capsnet.training import TrainConfig, loop
 from capsnet.training.run import Run
+from tests.training.test_resume import interrupt
 
 ENVIRONMENT = os.environ | {
     "OMP_NUM_THREADS": "1",
@@ -60,16 +61,6 @@ def write(config: TrainConfig, path: Path) -> str:
     return str(path)
 
 
-def stopped_after(steps: int, config: TrainConfig, out: Path) -> None:
-    """The folder of a run that one process stopped."""
-    from tests.training.test_resume import stop_after
-
-    with pytest.MonkeyPatch.context() as patch:
-        stop_after(patch, steps)
-        with pytest.raises(Interrupted):
-            capsnet.train(config, out=out, device="cpu")
-
-
 @pytest.fixture(scope="module")
 def configs(quick: TrainConfig, idx_folder: Path) -> dict[str, TrainConfig]:
     """What is trained by one process and by two. 200 examples: in batches of 51 the last one has 47."""
@@ -104,7 +95,7 @@ def together(configs: dict[str, TrainConfig], tmp_path_factory: pytest.TempPathF
     """Folders of runs by two processes; beside them what each process ended with."""
     folder = tmp_path_factory.mktemp("together")
     jobs = [{"config": write(c, folder / f"{n}.config"), "out": str(folder / n)} for n, c in configs.items()]
-    stopped_after(5, configs["plain"], folder / "alone-first")
+    interrupt(configs["plain"], 5, out=folder / "alone-first", device="cpu", figures=True)
     plain, single = jobs[0]["config"], dataclasses.replace(configs["few"], batch_size=1)
     jobs += [
         {"config": plain, "out": str(folder / "alone-first"), "resume": "auto"},

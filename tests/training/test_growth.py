@@ -9,9 +9,9 @@ import torch
 
 import capsnet
 from capsnet.routing import Kuramoto
-from capsnet.training import Interrupted, TrainConfig
+from capsnet.training import TrainConfig
 from capsnet.training.growth import routing_at
-from tests.training.test_resume import stop_after, weights_of
+from tests.training.test_resume import interrupt, weights_of
 
 GROWING: dict[str, Any] = {"beta": 6.0, "grow": 0.5}
 
@@ -55,13 +55,8 @@ def test_training_grows_beta_and_evaluates_at_its_final_value(
     assert saved.class_routing == result.model.class_routing == Kuramoto(**GROWING)
 
 
-def test_resumed_run_equals_an_uninterrupted_one(
-    growing: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(growing: TrainConfig, tmp_path: Path) -> None:
     whole = capsnet.train(growing, out=tmp_path / "whole", figures=False)
-    with monkeypatch.context() as patch:
-        stop_after(patch, 2)
-        with pytest.raises(Interrupted):
-            capsnet.train(growing, out=tmp_path / "parts", figures=False)
+    interrupt(growing, 2, out=tmp_path / "parts")
     parts = capsnet.train(growing, out=tmp_path / "parts", resume="auto", figures=False)
     assert weights_of(parts.folder) == weights_of(whole.folder)

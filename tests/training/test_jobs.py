@@ -12,7 +12,7 @@ import torch
 import capsnet
 from capsnet.training import TrainConfig
 from capsnet.training.run import JOB, environment, open_on_all_ranks
-from tests.training.test_distributed import stopped_after
+from tests.training.test_resume import interrupt
 
 
 def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int = 0) -> None:
@@ -58,7 +58,7 @@ def test_job_without_a_name_is_known_by_its_agent(
 
 def test_finished_job_leaves_no_file(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_job(monkeypatch, "one")
-    stopped_after(1, quick, tmp_path / "run")
+    interrupt(quick, 1, out=tmp_path / "run", device="cpu")
     assert (tmp_path / "run" / JOB).read_text() == "one\n"
     capsnet.train(quick, out=tmp_path / "run", device="cpu", figures=False)
     assert not (tmp_path / "run" / JOB).exists()

@@ -11,8 +11,8 @@ import torch
 
 import capsnet
 from capsnet import cli
-from capsnet.training import Interrupted, TrainConfig, loop, precision, try_out
-from tests.training.test_resume import stop_after, weights_of
+from capsnet.training import TrainConfig, loop, precision, try_out
+from tests.training.test_resume import interrupt, weights_of
 
 
 def environment(folder: Path) -> dict:
@@ -88,15 +88,10 @@ def test_auto_takes_fp32_without_measuring(
     assert environment(result.folder)["precision"] == "fp32"
 
 
-def test_resumed_run_keeps_the_choice_of_auto(
-    quick: TrainConfig, tmp_path: Path, measured: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_keeps_the_choice_of_auto(quick: TrainConfig, tmp_path: Path, measured: dict[str, float]) -> None:
     config = dataclasses.replace(quick, precision="auto")
     whole = capsnet.train(config, out=tmp_path / "whole", device="cpu", figures=False)
-    with monkeypatch.context() as patch:
-        stop_after(patch, 3)
-        with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "parts", device="cpu", figures=False)
+    interrupt(config, 3, out=tmp_path / "parts", device="cpu")
     measured["bf16"] = 9.0  # now it would be slower
     parts = capsnet.train(config, out=tmp_path / "parts", device="cpu", resume="auto", figures=False)
     assert [entry["precision"] for entry in environment(parts.folder)["resumed"]] == ["bf16"]
@@ -104,7 +99,7 @@ def test_resumed_run_keeps_the_choice_of_auto(
 
 
 @pytest.mark.parametrize("model", ["capsnet", "cnn-small", "efficient-capsnet"])
-def test_measurement_leaves_no_trace(quick: TrainConfig, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurement_leaves_no_trace(quick: TrainConfig, model: str) -> None:
     """Weights, BatchNorm's statistics, gradients and random numbers; dropout and augmentation are on."""
     config = dataclasses.replace(quick, model=model, model_options={}, batch_size=8, accumulate=2)
     training = loop.load_splits(config)[0]

@@ -3,9 +3,10 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,15 +20,24 @@ def weights_of(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Simulate Ctrl-C during step ``steps`` of the next runs."""
+def interrupt(config: TrainConfig, steps: int, **options: Any) -> Path:
+    """Train until Ctrl-C is pressed during step ``steps``; the folder of the run."""
+    count = itertools.count(1)
+    options.setdefault("figures", False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "stop_politely", lambda: nullcontext(lambda: next(count) >= steps))
+        with pytest.raises(Interrupted, match="--resume") as caught:
+            capsnet.train(config, **options)
+    return caught.value.folder
 
-    @contextmanager
-    def pressed() -> Iterator[Callable[[], bool]]:
-        count = itertools.count(1)
-        yield lambda: next(count) >= steps
 
-    monkeypatch.setattr(loop, "stop_politely", pressed)
+@contextmanager
+def older_checkpoint(folder: Path) -> Iterator[dict[str, Any]]:
+    """The content of a checkpoint, to be changed and written without a digest, as older versions did."""
+    content = torch.load(folder / "checkpoint.pt", weights_only=True)
+    yield content
+    content.pop("digest", None)
+    torch.save(content, folder / "checkpoint.pt")
 
 
 @pytest.mark.parametrize(
@@ -48,11 +58,7 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     config = dataclasses.replace(quick, **change)
     uninterrupted = capsnet.train(config, out=tmp_path / "whole", figures=False)
     for steps in (1, 2, 4, 6):
-        folder = tmp_path / f"stopped in step {steps}"
-        with monkeypatch.context() as patch:
-            stop_after(patch, steps)
-            with pytest.raises(Interrupted, match="--resume"):
-                capsnet.train(config, out=folder, figures=False)
+        folder = interrupt(config, steps, out=tmp_path / f"stopped in step {steps}")
         assert not (folder / "model.safetensors").exists()
         parts = capsnet.train(config, out=folder, resume="auto", figures=False)
         assert weights_of(parts.folder) == weights_of(uninterrupted.folder)
@@ -75,10 +81,7 @@ def test_epoch_seconds_add_up_over_resumes(
         return real(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loop, "train_step", slow)
-    with monkeypatch.context() as patch:
-        stop_after(patch, steps)
-        with pytest.raises(Interrupted):
-            capsnet.train(quick, out=tmp_path / "run", figures=False)
+    interrupt(quick, steps, out=tmp_path / "run")
     now[0] += 86_400
     capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
     epochs = run_folder.Run(tmp_path / "run").records("epoch")
@@ -88,15 +91,8 @@ def test_epoch_seconds_add_up_over_resumes(
 
 def test_checkpoint_without_times_resumes(quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As earlier versions wrote them; at an epoch's end there is nothing to be timed."""
-    with monkeypatch.context() as patch:
-        stop_after(patch, 4)
-        with pytest.raises(Interrupted):
-            capsnet.train(quick, out=tmp_path / "run", figures=False)
-    path = tmp_path / "run" / "checkpoint.pt"
-    content = torch.load(path, weights_only=True)
-    del content["spent"]
-    content.pop("digest", None)  # as an older version wrote it
-    torch.save(content, path)
+    with older_checkpoint(interrupt(quick, 4, out=tmp_path / "run")) as content:
+        del content["spent"]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: 0.0)
     capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
     assert run_folder.Run(tmp_path / "run").records("epoch")[0]["images_per_second"] == 0
@@ -110,14 +106,7 @@ def test_resume_auto_takes_the_newest_unfinished_run_of_an_equal_config(
     quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    other = dataclasses.replace(quick, seed=5)
-    with monkeypatch.context() as patch:
-        stopped = []
-        for config in (quick, quick, other):
-            stop_after(patch, 2)
-            with pytest.raises(Interrupted) as caught:
-                capsnet.train(config, figures=False)
-            stopped.append(caught.value.folder)
+    stopped = [interrupt(config, 2) for config in (quick, quick, dataclasses.replace(quick, seed=5))]
     assert len(set(stopped)) == 3
     assert all(folder.parent == Path("runs/quick") for folder in stopped)
     assert capsnet.train(quick, resume="auto", figures=False).folder == stopped[1]
@@ -135,9 +124,7 @@ def test_run_in_progress_is_not_resumed(quick: TrainConfig, tmp_path: Path) -> N
     assert capsnet.train(quick, out=tmp_path / "a", resume="auto", figures=False).folder == tmp_path / "a"
 
 
-def test_impossible_resume_gives_the_reason(
-    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_impossible_resume_gives_the_reason(quick: TrainConfig, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not a run folder"):
         capsnet.train(quick, resume=tmp_path, figures=False)
     done = capsnet.train(quick, out=tmp_path / "done", figures=False)
@@ -145,9 +132,7 @@ def test_impossible_resume_gives_the_reason(
         capsnet.train(quick, resume=done.folder, figures=False)
     with pytest.raises(ValueError, match="not empty"):
         capsnet.train(quick, out=done.folder, figures=False)
-    stop_after(monkeypatch, 1)
-    with pytest.raises(Interrupted):
-        capsnet.train(quick, out=tmp_path / "stopped", figures=False)
+    interrupt(quick, 1, out=tmp_path / "stopped")
     with pytest.raises(ValueError, match="another configuration: lr differ"):
         capsnet.train(dataclasses.replace(quick, lr=1e-4), resume=tmp_path / "stopped", figures=False)
     with pytest.raises(ValueError, match="the run there has another configuration"):
@@ -182,9 +167,7 @@ def test_environment_lists_where_a_run_was_resumed(
             if steps is None:
                 capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
             else:
-                stop_after(patch, steps)
-                with pytest.raises(Interrupted):
-                    capsnet.train(quick, out=tmp_path / "run", resume="auto", figures=False)
+                interrupt(quick, steps, out=tmp_path / "run", resume="auto")
         return json.loads((tmp_path / "run" / "env.json").read_text())
 
     first = sit("a", 1)
@@ -220,57 +203,31 @@ def test_tensorboard_keeps_every_epoch_over_a_resume(
 
 
 @pytest.mark.parametrize("model", ["capsnet", "matrix-capsnet-small"])
-def test_checkpoint_of_an_earlier_version_resumes_exactly(
-    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
-) -> None:
+def test_checkpoint_of_an_earlier_version_resumes_exactly(quick: TrainConfig, tmp_path: Path, model: str) -> None:
     """Earlier versions wrote no scaler and no times, and matrix capsules had a buffer that counted steps."""
     matrix = {"widths": [4, 2, 2, 2], "margin_steps": 5}
     config = quick if model == "capsnet" else dataclasses.replace(quick, model=model, model_options=matrix)
     uninterrupted = capsnet.train(config, out=tmp_path / "whole", figures=False)
-    with monkeypatch.context() as patch:
-        stop_after(patch, 6)
-        with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "run", figures=False)
-    path = tmp_path / "run" / "checkpoint.pt"
-    content = torch.load(path, weights_only=True)
-    del content["spent"], content["scaler"], content["examples"]
-    if model != "capsnet":
-        for part, prefix in (("model", ""), ("average", "module."), ("best_weights", "")):
-            content[part][f"{prefix}steps"] = torch.tensor(6)
-    content.pop("digest", None)  # as an older version wrote it
-    torch.save(content, path)
+    with older_checkpoint(interrupt(config, 6, out=tmp_path / "run")) as content:
+        del content["spent"], content["scaler"], content["examples"]
+        if model != "capsnet":
+            for part, prefix in (("model", ""), ("average", "module."), ("best_weights", "")):
+                content[part][f"{prefix}steps"] = torch.tensor(6)
     resumed = capsnet.train(config, out=tmp_path / "run", resume="auto", figures=False)
     assert weights_of(resumed.folder) == weights_of(uninterrupted.folder)
 
 
-def test_checkpoint_with_the_former_primary_scale_is_refused(
-    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_with_the_former_primary_scale_is_refused(quick: TrainConfig, tmp_path: Path) -> None:
     config = dataclasses.replace(quick, model_options={**quick.model_options, "primary_scale": 0.5})
-    with monkeypatch.context() as patch:
-        stop_after(patch, 6)
-        with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "run", figures=False)
-    path = tmp_path / "run" / "checkpoint.pt"
-    content = torch.load(path, weights_only=True)
-    del content["format"]
-    content.pop("digest", None)  # as an older version wrote it
-    torch.save(content, path)
+    with older_checkpoint(interrupt(config, 6, out=tmp_path / "run")) as content:
+        del content["format"]
     with pytest.raises(ValueError, match="another version"):
         capsnet.train(config, out=tmp_path / "run", resume="auto", figures=False)
 
 
-def test_checkpoint_of_another_model_is_refused_in_one_sentence(
-    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop_after(monkeypatch, 1)
-    with pytest.raises(Interrupted):
-        capsnet.train(quick, out=tmp_path / "run", figures=False)
-    path = tmp_path / "run" / "checkpoint.pt"
-    content = torch.load(path, weights_only=True)
-    content["model"]["unknown"] = content["model"].popitem()[1]
-    content.pop("digest", None)  # as an older version wrote it
-    torch.save(content, path)
+def test_checkpoint_of_another_model_is_refused_in_one_sentence(quick: TrainConfig, tmp_path: Path) -> None:
+    with older_checkpoint(interrupt(quick, 1, out=tmp_path / "run")) as content:
+        content["model"]["unknown"] = content["model"].popitem()[1]
     with pytest.raises(
         ValueError, match=r"not a usable checkpoint: it was written for another model or by another ver"
     ):

@@ -1,6 +1,5 @@
 """Distillation: the lengths of a trained model are learned besides the labels."""
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ import torch
 
 import capsnet
 from capsnet.models import Loss
-from capsnet.training import Interrupted, TrainConfig, loop, objective
+from capsnet.training import TrainConfig, objective
 from capsnet.training.teacher import distance, load_teacher
+from tests.training.test_resume import interrupt
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +74,7 @@ def test_resumed_run_equals_an_uninterrupted_one(
     monkeypatch.chdir(trained.parent)
     config = dataclasses.replace(quick, epochs=2, teacher=trained.name)
     whole = capsnet.train(config, out=tmp_path / "whole", figures=False)
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "stop_politely", lambda: contextlib.nullcontext(lambda: True))
-        with pytest.raises(Interrupted):
-            capsnet.train(config, out=tmp_path / "half")
+    interrupt(config, 1, out=tmp_path / "half")
     monkeypatch.chdir(tmp_path)
     resumed = capsnet.train(capsnet.read_config("half/config.json"), out="half", resume="half", figures=False)
     for name, weight in whole.model.state_dict().items():

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-def render(fig: "Figure", dpi: int = 100) -> "Image":
+def render(fig: "Figure") -> "Image":
     """A figure as a picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    fig.set_dpi(dpi)
+    fig.set_dpi(100)
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

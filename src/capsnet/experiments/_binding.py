@@ -57,11 +57,11 @@ def truth_of_squares(scenes: Scenes, side: int) -> Grouping:
     return Grouping(enlarged(most, side, H, W)[:, 0] + 1, ~scenes.ink)
 
 
-def lattice_phases(scenes: Scenes, seed: int = 0) -> Tensor:
+def lattice_phases(scenes: Scenes) -> Tensor:
     """Oscillators without any learning: inked pixels pull their eight neighbours. (B, 1, n, H, W)"""
     B, _, H, W = scenes.images.shape
     n, gamma = int(LATTICE["n"]), LATTICE["gamma"]
-    x = oscillators.random_phases(B, 1, H, W, n, seed=seed).movedim(-1, 2)[:, 0]  # (B, n, H, W)
+    x = oscillators.random_phases(B, 1, H, W, n, seed=0).movedim(-1, 2)[:, 0]  # (B, n, H, W)
     ink = scenes.ink.unsqueeze(1).float()
     for _ in range(int(LATTICE["steps"])):
         pull = ink * torch.nn.functional.avg_pool2d(ink * x, 3, 1, 1) * 9  # avg_pool2d: the sum over a window, by 9

@@ -88,9 +88,10 @@ def sign(gap: Measure) -> int:
 
 
 def signed(gap: Measure) -> str:
-    """A difference with its sign and interval: ``-0.14 (-0.25 to -0.02)``."""
+    """A difference with its sign and interval: ``-0.14 (-0.25 to -0.02)``; a third digit of what has no unit."""
+    digits = 2 if gap.unit else 3
     low, high = gap.interval or (gap.mean, gap.mean)
-    return f"{gap.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    return f"{gap.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 def fewer(text: str, source: str, ours: Measure, theirs: Measure, gap: Measure) -> Claim:

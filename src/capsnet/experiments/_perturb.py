@@ -4,7 +4,6 @@ Everything is weighted by the ink: there is no threshold, so a decoder's soft gr
 change of the picture is a small change of the number. A uniform change of brightness changes ``area`` alone.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -100,20 +99,20 @@ class Effects(NamedTuple):
         return int(np.argmax(np.where(r >= STEADY, np.abs(self.strength[:, p]), -1) if r.max() >= STEADY else r))
 
 
-def effects(values: np.ndarray, people: np.ndarray, offsets: Sequence[float] = OFFSETS) -> Effects:
+def effects(values: np.ndarray, people: np.ndarray) -> Effects:
     """From measured sweeps to effects. Each digit is compared with itself only, all digits share one straight line.
 
     How large an effect has to be is taken from people's own digits, not from what the decoder draws.
 
     Shapes: values (N, D, S, P) for N digits, D dimensions, S offsets; people (M, P)
     """
-    moved = np.asarray(offsets) - np.mean(offsets)  # (S,)
-    still = values[:, 0, int(np.argmin(np.abs(offsets)))]  # (N, P): the same in every row
+    moved = np.asarray(OFFSETS) - np.mean(OFFSETS)  # (S,)
+    still = values[:, 0, int(np.argmin(np.abs(OFFSETS)))]  # (N, P): the same in every row
     change = values - values.mean(axis=2, keepdims=True)
     joint = np.einsum("s,ndsp->dp", moved, change)
     total, totals = len(values) * (moved**2).sum(), (change**2).sum(axis=(0, 2))  # a number, (D, P)
     r = joint / np.sqrt(np.maximum(total * totals, 1e-18))
-    return Effects(r, joint / total * (max(offsets) - min(offsets)), still.mean(axis=0), people.std(axis=0, ddof=1))
+    return Effects(r, joint / total * (max(OFFSETS) - min(OFFSETS)), still.mean(axis=0), people.std(axis=0, ddof=1))
 
 
 class Digits(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 
 from capsnet.experiments._claims import Claim, measure_named, past
 from capsnet.experiments._mistakes import compared, read, sign, signed
-from capsnet.experiments._report import Measure, Report, Table, error_measure
+from capsnet.experiments._report import Measure, Report, Table, curve, error_measure
 from capsnet.experiments._routed import DATA, PAIRS
 from capsnet.metrics import compare, difference
 
@@ -23,17 +23,6 @@ def error_name(title: str, name: str) -> str:
 
 def share_name(title: str, name: str) -> str:
     return f"{title}, {name}: share to the own object"
-
-
-def curve(name: str, shares: list[dict[str, Any]], what: str, factor: float = 100.0) -> list[Measure]:
-    """A number of each iteration over the seeds, with its interval, in percent."""
-    result = []
-    for r in range(len(shares[0][what])):
-        values = [factor * one[what][r] for one in shares]
-        mean, reach = fmean(values), factor * fmean(one[f"{what} interval"][r] for one in shares)
-        interval = (mean - reach, mean + reach)
-        result.append(Measure(name, values, "%", interval=interval, n=shares[0]["pictures"]))
-    return result
 
 
 def row(name: str, error: Measure, one: dict[str, Any]) -> list[str]:

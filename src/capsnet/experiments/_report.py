@@ -26,6 +26,17 @@ def error_measure(name: str, accuracies: Sequence[dict[str, Any]], published: st
     return Measure(name, values, "%", published, (100 * (1 - high), 100 * (1 - low)), note, n)
 
 
+def curve(name: str, runs: Sequence[dict[str, Any]], what: str, factor: float = 100.0) -> list[Measure]:
+    """A number of each iteration over the seeds, with its interval, in percent: see ``inference.coupling_shares``."""
+    result = []
+    for r in range(len(runs[0][what])):
+        values = [factor * one[what][r] for one in runs]
+        mean, reach = statistics.fmean(values), factor * statistics.fmean(one[f"{what} interval"][r] for one in runs)
+        interval = (mean - reach, mean + reach)
+        result.append(Measure(name, values, "%", interval=interval, n=runs[0]["pictures"]))
+    return result
+
+
 @dataclass
 class Report:
     """Everything a reader should see, and ``raw``: every number behind it."""

@@ -251,14 +251,9 @@ def trained(lab: Lab, network: str, name: str, scenes: Scenes) -> tuple[Result, 
         model = done.model
         assert isinstance(model, BindingModel)
         inputs = {"run": done.folder, "count": len(scenes.images)}
-        runs.append(remembered(lab, "trained", scenes, partial(after, model, scenes), inputs))
+        runs.append(remembered(lab, "trained", scenes, lambda m=model: grouped.by_network(m, scenes)[1], inputs))
         models.append(model)
     return Result(runs), models[0]
-
-
-def after(model: BindingModel, scenes: Scenes) -> Grouping:
-    """The grouping of a trained network."""
-    return grouped.by_network(model, scenes)[1]
 
 
 def remembered(

@@ -27,7 +27,7 @@ from capsnet.experiments import _equivariance, _nets
 from capsnet.experiments._claims import Claim, below, higher, measure_named, past
 from capsnet.experiments._equivariance import MOVEMENTS
 from capsnet.experiments._registry import STRONG, register
-from capsnet.experiments._report import Measure, Report, Table
+from capsnet.experiments._report import Measure, Report, Table, curve
 from capsnet.experiments.lab import Lab
 from capsnet.metrics import compare, difference
 from capsnet.models import Model
@@ -177,12 +177,7 @@ def r_squared(raw: dict[str, Any], kind: str) -> dict[str, list[Measure]]:
 def coupling(runs: list[dict[str, Any]], target: str) -> list[Measure]:
     """The coupling of children on an object to one kind of capsule, in percent, at each iteration."""
     name, note = f"coupling of children on an object to {TARGETS[target]}", f"chance {100 * runs[0]['chance']:.1f} %"
-    result = []
-    for r in range(len(runs[0][target])):
-        values = [100 * run[target][r] for run in runs]
-        mean, reach = fmean(values), 100 * fmean(run[f"{target} interval"][r] for run in runs)
-        result.append(Measure(name, values, interval=(mean - reach, mean + reach), note=note, n=runs[0]["pictures"]))
-    return result
+    return [one._replace(note=note) for one in curve(name, runs, target)]
 
 
 def moved(raw: dict[str, Any], net: str, what: str) -> Measure:

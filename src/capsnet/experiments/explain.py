@@ -26,6 +26,7 @@ from capsnet.experiments import _attributions, _nets
 from capsnet.experiments._claims import Claim, higher
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Report
+from capsnet.experiments.equivariance import crowded
 from capsnet.experiments.lab import Lab
 from capsnet.metrics import Measure, difference, mean_interval
 from capsnet.models import Model
@@ -49,10 +50,6 @@ def config(lab: Lab, seed: int) -> TrainConfig:
     longer = lab.pick({}, {"limit": 8_000, "epochs": 4, "batch_size": 32, "lr": 2e-3}, {"epochs": 20})
     narrow = lab.pick({}, {"conv_channels": 32}, {})
     return _nets.capsnet(lab, crowded(lab), seed=seed, iterations=3, decoder=False, kernel_size=5, **narrow, **longer)
-
-
-def crowded(lab: Lab) -> str:
-    return "shapes:kind=crowded,objects=2" + lab.pick(",count=200", "", "")
 
 
 def plan(lab: Lab) -> list[TrainConfig]:

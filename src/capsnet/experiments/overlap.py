@@ -159,9 +159,7 @@ def crossing(x: Sequence[float], y: Sequence[float], level: float) -> float | No
     return None
 
 
-def crossing_interval(
-    x: Sequence[float], right: Sequence[NDArray[np.bool_]], level: float, draws: int = DRAWS
-) -> tuple[float, float]:
+def crossing_interval(x: Sequence[float], right: Sequence[NDArray[np.bool_]], level: float) -> tuple[float, float]:
     """The middle 95 % of ``crossing`` when the pairs of each bin are drawn again; draws without one do not count.
 
     Shapes: right, of each bin (S, N) for S seeds, which are tested on the same pairs
@@ -169,7 +167,7 @@ def crossing_interval(
     rng, errors = np.random.default_rng(0), []
     for one in right:
         values, counts = np.unique(100 * (1 - one.mean(axis=0)), return_counts=True)  # of a pair, over the seeds
-        drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=draws)  # how often each value
+        drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=DRAWS)  # how often each value
         errors.append(drawn @ values / counts.sum())
     found = [crossing(x, y, level) for y in np.stack(errors, axis=1).tolist()]
     return interval([np.nan if at is None else at for at in found])

@@ -30,13 +30,12 @@ from capsnet.experiments._phase_words import (
     ROUTINGS,
     TAUGHT,
     claims,
-    curve,
     describe,
     most_at_no_loss,
     tried_errors,
 )
 from capsnet.experiments._registry import STRONG, register
-from capsnet.experiments._report import Report
+from capsnet.experiments._report import Report, curve
 from capsnet.experiments._routed import DATA, PAIRS
 from capsnet.experiments.lab import Lab, Trained, main_metric
 from capsnet.inference import coupling_shares

@@ -29,6 +29,7 @@ from capsnet.drawing.plots import intervals
 from capsnet.experiments import _few_images, _paired
 from capsnet.experiments._claims import Claim, past
 from capsnet.experiments._few_images import LINEAR, Outcome, Task
+from capsnet.experiments._mistakes import signed
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments.lab import Lab
@@ -152,13 +153,6 @@ def order(interval: tuple[float, float] | None) -> int:
     """1 where a difference is above zero with its whole interval, -1 below, 0 where that is open."""
     low, high = interval or (0.0, 0.0)
     return int(low > 0) - int(high < 0)
-
-
-def signed(gap: Measure) -> str:
-    """A difference with its sign and interval: ``+1.20 (-0.30 to +2.70)``."""
-    digits = 2 if gap.unit else 3
-    low, high = gap.interval or (gap.mean, gap.mean)
-    return f"{gap.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 def compared(caps: str, whose: str, gaps: dict[str, Measure]) -> str:

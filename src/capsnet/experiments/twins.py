@@ -16,7 +16,7 @@ from capsnet.data import Pairs
 from capsnet.drawing.plots import intervals
 from capsnet.experiments import _nets
 from capsnet.experiments._claims import Claim, measure_named
-from capsnet.experiments._mistakes import fewer, mean_over_pictures, mistakes, origins, signed
+from capsnet.experiments._mistakes import fewer, mean_over_pictures, mistakes, origins, sign, signed
 from capsnet.experiments._registry import register
 from capsnet.experiments._report import Measure, Report, Table
 from capsnet.experiments.lab import Lab
@@ -87,8 +87,7 @@ def measures(family: str, wrong: NDArray[np.float64], digits: NDArray[np.int64])
 
 
 def finding(family: str, gap: Measure) -> str:
-    low, high = gap.interval or (gap.mean, gap.mean)
-    words = "fewer" if high < 0 else "more" if low > 0 else "not shown to be fewer or more"
+    words = ("not shown to be fewer or more", "more", "fewer")[sign(gap)]
     return (
         f"{family.capitalize()}: pairs that the capsules get wrong are {words} than the twin's: {signed(gap)} points."
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -38,30 +38,52 @@ class Options:
     plain: Plain | None = None
 
 
-class Votes(Protocol):
-    """Votes of some examples, in any representation. a (J, B, I), x and sums (J, B, D)."""
+class StoredVotes:
+    """Votes of some examples as (J*B, I, D): one small matrix for each parent of each example.
 
-    parents: int
+    *Shapes*: a (J, B, I), x and sums (J, B, D).
+    """
+
+    def __init__(self, votes: Tensor, with_gradient: bool = False) -> None:
+        _, _, self.parents, _ = votes.shape
+        arranged = votes.permute(2, 0, 1, 3)  # (J, B, I, D)
+        self.shape = arranged.shape
+        self.votes = arranged.reshape(-1, *self.shape[2:])  # a view for a single example
+        self.d_votes = torch.zeros(self.votes.shape, dtype=votes.dtype) if with_gradient else None
 
     def mean(self, factor: float) -> Tensor:
         """sum(a) with all of a equal to ``factor``."""
-        ...
+        return self.votes.sum(1).mul_(factor).view(*self.shape[:2], -1)
 
-    def sum(self, a: Tensor) -> Tensor: ...
+    def sum(self, a: Tensor) -> Tensor:
+        return torch.bmm(a.reshape(-1, 1, self.shape[2]), self.votes).view(*self.shape[:2], -1)
 
-    def dot(self, x: Tensor) -> Tensor: ...
+    def dot(self, x: Tensor) -> Tensor:
+        return torch.bmm(x.reshape(-1, 1, self.shape[3]), self.votes.transpose(1, 2)).view(self.shape[:3])
+
+    def _add(self, a: Tensor, x: Tensor) -> None:
+        if self.d_votes is not None:
+            self.d_votes.baddbmm_(a.reshape(-1, self.shape[2], 1), x.reshape(-1, 1, self.shape[3]))
 
     def add_mean(self, factor: float, x: Tensor) -> None:
         """d votes += factor x."""
-        ...
+        if self.d_votes is not None:
+            self.d_votes += (x * factor).reshape(-1, 1, self.shape[3])
 
     def sum_add(self, a: Tensor, x: Tensor) -> Tensor:
         """d votes += a x; returns sum(a)."""
-        ...
+        self._add(a, x)
+        return self.sum(a)
 
     def dot_add(self, a: Tensor, x: Tensor) -> Tensor:
         """d votes += a x; returns dot(x)."""
-        ...
+        self._add(a, x)
+        return self.dot(x)
+
+    def gradient(self) -> Tensor:
+        """(B, I, J, D)"""
+        assert self.d_votes is not None
+        return self.d_votes.view(self.shape).permute(1, 2, 0, 3)
 
 
 @dataclass
@@ -88,7 +110,7 @@ def _couple(logits: Tensor, leaky: bool) -> Tensor:
     return torch.cat([logits, torch.zeros_like(logits[:1])]).softmax(dim=0)[:-1]
 
 
-def forward(votes: Votes, bias: Tensor | None, act: Tensor | None, options: Options) -> tuple[Tensor, Saved]:
+def forward(votes: StoredVotes, bias: Tensor | None, act: Tensor | None, options: Options) -> tuple[Tensor, Saved]:
     """pose (J, B, D). bias (J, D) is added to every s; act (B, I) weighs each child's contribution to it."""
     factor, saved = 1 / (votes.parents + options.leaky), Saved()
     s = votes.mean(factor) if act is None else votes.sum((act * factor).expand(votes.parents, -1, -1))
@@ -108,7 +130,7 @@ def forward(votes: Votes, bias: Tensor | None, act: Tensor | None, options: Opti
 
 
 def backward(
-    votes: Votes, saved: Saved, act: Tensor | None, d_pose: Tensor, options: Options
+    votes: StoredVotes, saved: Saved, act: Tensor | None, d_pose: Tensor, options: Options
 ) -> tuple[Tensor, Tensor | None]:
     """Adds to the votes' gradient; returns those of the bias (J, D) and of act (B, I)."""
     poses = [squash(s) for s in saved.sums[:-1]]
@@ -140,14 +162,17 @@ def backward(
 
 
 def differentiable(
-    function: Callable[..., Tensor] | None,
+    function: Callable[..., Tensor | tuple[Tensor, ...]] | None,
     arguments: tuple[Tensor | None, ...],
     needed: tuple[bool, ...],
-    gradient: Tensor,
+    gradient: Tensor | tuple[Tensor, ...],
 ) -> list[Tensor | None]:
     """The arguments' gradients with a graph, through the reference form: for derivatives of derivatives."""
     if function is None:
         raise ValueError("derivatives of derivatives need the plain form of the procedure")
     inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
-    gradients = iter(torch.autograd.grad(function(*arguments), inputs, gradient, create_graph=True))
-    return [next(gradients) if need else None for need in needed]
+    results = function(*arguments)
+    pairs = zip(results, gradient, strict=True) if isinstance(results, tuple) else [(results, gradient)]
+    outputs, their = zip(*((result, g) for result, g in pairs if result.requires_grad), strict=True)
+    found = iter(torch.autograd.grad(outputs, inputs, their, create_graph=True, allow_unused=True))
+    return [next(found) if need and t is not None else None for t, need in zip(arguments, needed, strict=True)]

@@ -18,6 +18,7 @@ from torch import Tensor
 from capsnet.kernels import _bases
 
 LARGEST = 18  # inputs per tile axis: beyond it the transforms outgrow what the products save
+_CACHE = 3 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,6 @@ def candidates(
     return [Plan(rows, columns, dtype) for rows in axes[0] for columns in axes[1]]
 
 
-def chunk_length(rows: int, width: int, element_size: int, budget: int = 3 << 20) -> int:
+def chunk_length(rows: int, width: int, element_size: int) -> int:
     """How many columns of ``width`` numbers to take at once so that ``rows`` of them stay in the cache."""
-    return max(1, budget // (rows * width * element_size))
+    return max(1, _CACHE // (rows * width * element_size))

@@ -15,15 +15,17 @@ The reference is ``Routing.route`` on ``form_votes``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
+from capsnet.functional import without_autocast
 from capsnet.kernels._chunk import Chunk, Matrices, State, VotesNeeded, WeightGradient
 from capsnet.kernels._memory import Memory, fingerprint
 from capsnet.kernels._parallel import each, slots
+from capsnet.kernels._procedure import differentiable
 from capsnet.kernels.cost import choose_routing
 from capsnet.kernels.votes import LinearVotes, pack
 
@@ -60,7 +62,7 @@ def route(
     dtype, low = _precision(u, weight)
     u, act = u.to(dtype), None if act is None else act.to(dtype)
     learned = {name: t.to(dtype) for name, t in learned.items()}
-    with _without_autocast(u.device.type):
+    with without_autocast(u):
         if method == "linear":
             pose, activation = function(cast(Tensor, LinearVotes(u, weight.to(dtype), low)), act, learned)
         else:
@@ -79,18 +81,11 @@ def _precision(u: Tensor, weight: Tensor) -> tuple[torch.dtype, torch.dtype]:
     """(at least float32, for logits and squashing; that of the products)."""
     dtype = torch.promote_types(torch.promote_types(u.dtype, weight.dtype), torch.float32)
     kind = u.device.type
-    low = torch.get_autocast_dtype(kind) if _autocasts(kind) else weight.dtype
+    autocasts = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    low = torch.get_autocast_dtype(kind) if autocasts else weight.dtype
     if kind == "cpu" or low not in (torch.float16, torch.bfloat16):
         return dtype, dtype  # on CPUs the passes over memory dominate, and conversions cost more than they save
     return dtype, low
-
-
-def _autocasts(kind: str) -> bool:
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-
-
-def _without_autocast(kind: str) -> AbstractContextManager[object]:
-    return torch.autocast(kind, enabled=False) if _autocasts(kind) else nullcontext()
 
 
 def _packed(weight: Tensor, low: torch.dtype, memory: Memory) -> Tensor:
@@ -194,7 +189,9 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, weight, act, *learned = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *[None] * 7, *_differentiable(ctx, gradients, u, weight, act, learned)
+            return *[None] * 7, *differentiable(
+                partial(_again, ctx), ctx.saved_tensors, ctx.needs_input_grad[7:], gradients
+            )
         params, count = dict(zip(ctx.names, learned, strict=True)), slots(len(ctx.runs))
         need_weight, need_act = ctx.needs_input_grad[8:10]
         du = torch.empty_like(u)
@@ -239,17 +236,7 @@ def _total(parts: list[Tensor | None]) -> Tensor | None:
     return present[0] if present else None
 
 
-def _differentiable(
-    ctx: Any, gradients: tuple[Tensor, ...], u: Tensor, weight: Tensor, act: Tensor | None, learned: list[Tensor]
-) -> list[Tensor | None]:
-    """Gradients with a graph, through the form that autograd knows: for derivatives of derivatives."""
+def _again(ctx: Any, u: Tensor, weight: Tensor, act: Tensor | None, *learned: Tensor) -> tuple[Tensor, Tensor]:
+    """``route`` in the form that autograd knows."""
     params = dict(zip(ctx.names, learned, strict=True))
-    results = ctx.function(cast(Tensor, LinearVotes(u, weight.to(u.dtype), ctx.low)), act, params)[:2]
-    arguments, needed = (u, weight, act, *learned), ctx.needs_input_grad[7:]
-    inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
-    pairs = [(t, g) for t, g in zip(results, gradients, strict=True) if t.requires_grad]
-    found = torch.autograd.grad(
-        [t for t, _ in pairs], inputs, [g for _, g in pairs], create_graph=True, allow_unused=True
-    )
-    values = iter(found)
-    return [next(values) if need and t is not None else None for t, need in zip(arguments, needed, strict=True)]
+    return ctx.function(cast(Tensor, LinearVotes(u, weight.to(u.dtype), ctx.low)), act, params)[:2]

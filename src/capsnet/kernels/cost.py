@@ -192,7 +192,7 @@ def choose_packed(
     At inference, when there are many weights and few output positions: reordering the weights at each call would
     then take as long as the arithmetic, and transforms would be larger than the weights themselves.
     """
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+    dtype = autocast_dtype() or torch.float32
     if current_path() == "plain" or x.ndim != 4 or weight.ndim != 4 or not available():
         return None
     if dtype not in (torch.float32, torch.bfloat16) or x.dtype not in (torch.float32, dtype):
@@ -304,4 +304,4 @@ def choose_folding(x: Tensor, *parameters: Tensor) -> bool:
         return False
     with torch.autocast("cpu", enabled=False):  # it is taken into account by the kernel
         usual = ordinary(x, *parameters)
-    return usual and (not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") == torch.bfloat16)
+    return usual and autocast_dtype() in (None, torch.bfloat16)

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from capsnet.kernels._em_procedure import Chunk, EMOptions, Plain, Saved, Windows
+from capsnet.kernels._em_procedure import Chunk, EMOptions, Saved, Windows
 from capsnet.kernels._memory import Memory
 from capsnet.kernels._parallel import each, slots
+from capsnet.kernels._procedure import differentiable
 from capsnet.kernels.cost import choose_em
 
 # Bytes of votes in a chunk: three times that is in use and should fit in cache. Rows of its matrix products: a multiple
@@ -172,7 +173,7 @@ class _RouteEM(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (u, weight, act, use_cost, _), needed = ctx.saved_tensors, ctx.needs_input_grad[:5]
         if torch.is_grad_enabled():
-            return *_differentiable(ctx.options.plain, ctx.saved_tensors, needed, gradients), None, None, None
+            return *differentiable(ctx.options.plain, ctx.saved_tensors, needed, gradients), None, None, None
         call = _Call(ctx.saved_tensors, ctx.options, ctx.windows)
         call.runs = ctx.runs  # the number of threads may have changed
         threads = slots(len(call.runs))
@@ -193,12 +194,3 @@ class _RouteEM(torch.autograd.Function):
 
             each(range(len(call.runs)), work)
         return *source.gradients(), d_act, *d_costs.sum(0), None, None, None
-
-
-def _differentiable(
-    plain: Plain, arguments: tuple[Tensor | None, ...], needed: tuple[bool, ...], gradients: tuple[Tensor, ...]
-) -> list[Tensor | None]:
-    """The arguments' gradients with a graph, through the reference form: for derivatives of derivatives."""
-    inputs = [t for t, need in zip(arguments, needed, strict=True) if need and t is not None]
-    found = iter(torch.autograd.grad(plain(*arguments), inputs, gradients, create_graph=True))
-    return [next(found) if need else None for need in needed]

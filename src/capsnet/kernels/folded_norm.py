@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnet.kernels._autocast import autocast_dtype
 from capsnet.kernels._parallel import each, slots
 from capsnet.kernels._procedure import differentiable
 from capsnet.kernels.cost import choose_folding
@@ -63,7 +64,7 @@ def conv_relu_norm(x: Tensor, stages: Sequence[Stage], weight: Tensor, bias: Ten
     parameters = [t for stage in stages for t in stage[:4]]
     if not choose_folding(x, *parameters, weight, bias):
         return None
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    dtype = autocast_dtype() or x.dtype
     return _Folded.apply(x, stages, dtype, *parameters, weight, bias)
 
 

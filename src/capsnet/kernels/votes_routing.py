@@ -13,7 +13,7 @@ from torch import Tensor
 
 from capsnet.kernels import _procedure
 from capsnet.kernels._autocast import in_single
-from capsnet.kernels._procedure import Options, Plain, Saved
+from capsnet.kernels._procedure import Options, Plain, Saved, StoredVotes
 from capsnet.kernels.cost import choose_votes_routing
 
 _CHUNK = 8 << 20  # bytes of votes per chunk
@@ -37,47 +37,6 @@ def route_votes(
     if not choose_votes_routing(votes, bias, act):
         return None
     return _RouteVotes.apply(votes, bias, act, Options(iterations, gradient, leaky, plain))
-
-
-class StoredVotes:
-    """Votes as (J*B, I, D): one small matrix for each parent of each example. Implements ``_procedure.Votes``."""
-
-    def __init__(self, votes: Tensor, with_gradient: bool = False) -> None:
-        _, _, self.parents, _ = votes.shape
-        arranged = votes.permute(2, 0, 1, 3)  # (J, B, I, D)
-        self.shape = arranged.shape
-        self.votes = arranged.reshape(-1, *self.shape[2:])  # a view for a single example
-        self.d_votes = torch.zeros(self.votes.shape, dtype=votes.dtype) if with_gradient else None
-
-    def mean(self, factor: float) -> Tensor:
-        return self.votes.sum(1).mul_(factor).view(*self.shape[:2], -1)
-
-    def sum(self, a: Tensor) -> Tensor:
-        return torch.bmm(a.reshape(-1, 1, self.shape[2]), self.votes).view(*self.shape[:2], -1)
-
-    def dot(self, x: Tensor) -> Tensor:
-        return torch.bmm(x.reshape(-1, 1, self.shape[3]), self.votes.transpose(1, 2)).view(self.shape[:3])
-
-    def _add(self, a: Tensor, x: Tensor) -> None:
-        if self.d_votes is not None:
-            self.d_votes.baddbmm_(a.reshape(-1, self.shape[2], 1), x.reshape(-1, 1, self.shape[3]))
-
-    def add_mean(self, factor: float, x: Tensor) -> None:
-        if self.d_votes is not None:
-            self.d_votes += (x * factor).reshape(-1, 1, self.shape[3])
-
-    def sum_add(self, a: Tensor, x: Tensor) -> Tensor:
-        self._add(a, x)
-        return self.sum(a)
-
-    def dot_add(self, a: Tensor, x: Tensor) -> Tensor:
-        self._add(a, x)
-        return self.dot(x)
-
-    def gradient(self) -> Tensor:
-        """(B, I, J, D)"""
-        assert self.d_votes is not None
-        return self.d_votes.view(self.shape).permute(1, 2, 0, 3)
 
 
 def _chunks(votes: Tensor) -> list[slice]:

@@ -55,7 +55,7 @@ class DenseCaps(RoutedLayer):
     ) -> Routed:
         """Without votes in memory, unless a trace is wanted or there are few examples (``kernels.cost``)."""
         u, act = split_children(u, act)
-        check_children(u, act, mask)
+        check_children(u.shape[:2], act, mask)
         params = dict(self.routing_params.items())
         if mask is not None:  # padding may contain NaN
             u = u.masked_fill(~mask.bool().unsqueeze(-1), 0)

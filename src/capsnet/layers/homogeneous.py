@@ -57,7 +57,7 @@ class HomogeneousCaps(RoutedLayer):
         self, u: Children, act: Tensor | None = None, *, mask: Tensor | None = None, trace: bool = False
     ) -> Routed:
         u, act = split_children(u, act)
-        check_children(u, act, mask)
+        check_children(u.shape[:2], act, mask)
         return self.route(self.votes(u), act, mask=mask, trace=trace)
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ from capsnet.layers._routed import RoutedLayer
 from capsnet.layers._shapes import check_counts
 from capsnet.layers.capsules import Children, split_children
 from capsnet.routing import Routed, Routing
+from capsnet.routing.base import check_children
 
 
 class SharedCaps(RoutedLayer):
@@ -54,9 +55,7 @@ class SharedCaps(RoutedLayer):
             return self._without_children(u, trace)
         if mask is None:
             return self.route(self.votes(u), act, trace=trace)
-        children = tuple(u.shape[:2])
-        if tuple(mask.shape) != children:
-            raise ValueError(f"mask must have shape (B, I) = {children}, got {tuple(mask.shape)}")
+        check_children(u.shape[:2], act, mask)
         mask = mask.bool()
         empty = ~mask.any(dim=1, keepdim=True)  # (B, 1)
         # An empty example is routed as if all its padding were zero children: a routing that divides by the total of

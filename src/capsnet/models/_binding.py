@@ -44,7 +44,6 @@ class BindingModel(ScoringModel):
         image_size: tuple[Count, Count],
         in_channels: Count,
         num_classes: Count,
-        *,
         hidden: Share,
         supervised: bool,
         class_weight: NonNegative,

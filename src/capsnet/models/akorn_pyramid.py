@@ -60,14 +60,7 @@ class AKOrNPyramid(OscillatorModel):
         multi_label: bool = False,
     ) -> None:
         super().__init__(
-            image_size,
-            in_channels,
-            num_classes,
-            hidden=hidden,
-            supervised=supervised,
-            class_weight=class_weight,
-            mask_weight=mask_weight,
-            multi_label=multi_label,
+            image_size, in_channels, num_classes, hidden, supervised, class_weight, mask_weight, multi_label
         )
         self.channels, self.n, self.stride = channels, n, 2
         size, options = channels * n, {"steps": steps, "gamma": gamma}

@@ -47,14 +47,7 @@ class RotatingAutoencoder(BindingModel):
         multi_label: bool = False,
     ) -> None:
         super().__init__(
-            image_size,
-            in_channels,
-            num_classes,
-            hidden=hidden,
-            supervised=supervised,
-            class_weight=class_weight,
-            mask_weight=mask_weight,
-            multi_label=multi_label,
+            image_size, in_channels, num_classes, hidden, supervised, class_weight, mask_weight, multi_label
         )
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {kernel_size}")

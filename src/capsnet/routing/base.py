@@ -120,8 +120,11 @@ class Routing:
     name: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
     normalised: ClassVar[Normalised] = "parents"
+    leaky: ClassVar[bool] = False
     decides: ClassVar[bool] = True
     iteration_name: ClassVar[str] = "iteration"
+    presence_is_length: ClassVar[bool] = True
+    formula: ClassVar[Formula] = Formula()
     continues: ClassVar[bool] = False
     forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     dense_options: ClassVar[Mapping[str, Any]] = {}
@@ -132,18 +135,6 @@ class Routing:
     @property
     def iterates(self) -> bool:
         return any(field.name == "iterations" for field in dataclasses.fields(self))
-
-    @property
-    def leaky(self) -> bool:
-        return False
-
-    @property
-    def presence_is_length(self) -> bool:
-        return True
-
-    @property
-    def formula(self) -> Formula:
-        return Formula()
 
     def __call__(
         self,
@@ -238,7 +229,7 @@ class SquashingRouting(Routing):
 
 
 def per_edge(values: Tensor, edges: Edges | None) -> Tensor:
-    """Values of children (B, I); with edges, for each edge (B, P, K)."""
+    """Values of children (B, I, ...); with edges, for each edge (B, P, K, ...)."""
     return values if edges is None else values[:, edges.index]
 
 
@@ -254,26 +245,21 @@ def check_votes(votes: Tensor, act: Tensor | None, mask: Tensor | None, edges: E
     if edges is None:
         if votes.ndim != 4:
             raise ValueError(f"votes must have shape (B, I, J, D), got {tuple(votes.shape)}")
-        check_children(votes, act, mask)
-        return
+        return check_children(votes.shape[:2], act, mask)
     if not isinstance(edges, Edges):
         raise ValueError(f"edges must be Edges(index, children), got {type(edges).__name__}")
     if votes.ndim != 5 or tuple(votes.shape[1:3]) != tuple(edges.index.shape):
         raise ValueError(
             f"with edges {tuple(edges.index.shape)} the votes must have shape (B, P, K, J, D), got {tuple(votes.shape)}"
         )
-    for what, value in (("act", act), ("mask", mask)):
-        if value is not None and tuple(value.shape) != (votes.shape[0], edges.children):
-            expected = (votes.shape[0], edges.children)
-            raise ValueError(f"{what} must have shape (B, I) = {expected}, got {tuple(value.shape)}")
+    return check_children((votes.shape[0], edges.children), act, mask)
 
 
-def check_children(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> None:
-    """Refuse activations and masks that are not (B, I), the first two axes of votes or children."""
-    children = tuple(votes.shape[:2])
+def check_children(children: tuple[int, ...], act: Tensor | None, mask: Tensor | None) -> None:
+    """Refuse activations and masks that are not of the shape of the ``children``, (B, I)."""
     for what, value in (("act", act), ("mask", mask)):
-        if value is not None and tuple(value.shape) != children:
-            raise ValueError(f"{what} must have shape (B, I) = {children}, got {tuple(value.shape)}")
+        if value is not None and value.shape != children:
+            raise ValueError(f"{what} must have shape (B, I) = {tuple(children)}, got {tuple(value.shape)}")
 
 
 def child_weights(votes: Tensor, act: Tensor | None, mask: Tensor | None) -> Tensor | None:

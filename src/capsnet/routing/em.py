@@ -60,6 +60,7 @@ class EM(Routing):
     dense_options: ClassVar[Mapping[str, Any]] = {"inverse_temperature": 0.1, "start_cost": 2.3}
     wants_presence: ClassVar[bool] = True
     vote_free: ClassVar[bool] = False
+    presence_is_length: ClassVar[bool] = False
     iterations: int = 3
     covariance: Literal["diagonal", "full"] = "diagonal"
     inverse_temperature: float = 0.01
@@ -75,10 +76,6 @@ class EM(Routing):
                 raise ValueError(f"{what} must be positive and finite, got {getattr(self, what)!r}")
         if not math.isfinite(self.start_cost):
             raise ValueError(f"start_cost must be finite, got {self.start_cost!r}")
-
-    @property
-    def presence_is_length(self) -> bool:
-        return False
 
     @property
     def formula(self) -> Formula:

@@ -40,18 +40,12 @@ class Heinsen(Routing):
     sentence: ClassVar[str] = (
         "Each child goes to the parents that predict its vote; what a parent ignores is subtracted."
     )
+    formula: ClassVar[Formula] = Formula("c_ij = softmax_j(u_ij · N(x_j) / √D)", "a_j = sigmoid(w · v_j + b)")
+    presence_is_length: ClassVar[bool] = False
     iterations: int = 2
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations)
-
-    @property
-    def presence_is_length(self) -> bool:
-        return False
-
-    @property
-    def formula(self) -> Formula:
-        return Formula("c_ij = softmax_j(u_ij · N(x_j) / √D)", "a_j = sigmoid(w · v_j + b)")
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"use": (I, J), "ignore": (I, J), "readout": (D,), "readout_bias": (1,)}

@@ -37,18 +37,12 @@ class InvertedAttention(Routing):
     name: ClassVar[str] = "inverted-attention"
     sentence: ClassVar[str] = "Parents compete for each child by how well its vote fits their normalised poses."
     continues: ClassVar[bool] = True
+    formula: ClassVar[Formula] = Formula("c_ij = softmax_j(u_ij · p_j / √D)", "a_j = sigmoid(w · p_j + b)")
+    presence_is_length: ClassVar[bool] = False
     iterations: int = 3
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations)
-
-    @property
-    def presence_is_length(self) -> bool:
-        return False
-
-    @property
-    def formula(self) -> Formula:
-        return Formula("c_ij = softmax_j(u_ij · p_j / √D)", "a_j = sigmoid(w · p_j + b)")
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"gain": (D,), "shift": (D,), "readout": (D,), "readout_bias": (1,)}

@@ -122,13 +122,13 @@ class Kuramoto(SquashingRouting):
                 if iteration == 0:  # only the direction counts, and parents are pulled by none
                     children = unit(audible(_per_child(_towards(agreement, parents), edges), size))
                 else:
-                    pull = agreement * _per_edge(self.gain * _inverse(size), edges)
+                    pull = agreement * per_edge(self.gain * _inverse(size), edges)
                     towards = audible(_per_child(_towards(pull, parents), edges), self.gain)  # (B, I, N)
-                    mean = self.mean(pull, _per_edge(children, edges), weights, edges)
+                    mean = self.mean(pull, per_edge(children, edges), weights, edges)
                     apart = parents.sum(dim=-2, keepdim=True) - parents
                     children = unit(children + self.gamma * tangent(children, towards))
                     parents = unit(parents + self.gamma * tangent(parents, mean - self.repel * apart))
-                logits = _towards(_per_edge(children, edges), (beta * parents).mT)
+                logits = _towards(per_edge(children, edges), (beta * parents).mT)
         if not trace:
             return Routed(pose, act)
         of_children, of_parents = (torch.stack(column) for column in zip(*phases, strict=True))
@@ -167,11 +167,6 @@ def _inverse(size: Tensor) -> Tensor:
 def _towards(a: Tensor, b: Tensor) -> Tensor:
     """a @ b for few columns, of which each lies together in memory: sums over them are then many times faster."""
     return (b.mT @ a.mT).mT
-
-
-def _per_edge(children: Tensor, edges: Edges | None) -> Tensor:
-    """Phases of children (B, I, N); with edges, for each edge (B, P, K, N)."""
-    return children if edges is None else children[:, edges.index]
 
 
 def _per_child(values: Tensor, edges: Edges | None) -> Tensor:

@@ -54,6 +54,8 @@ class VariationalBayes(Routing):
     forms: ClassVar[Mapping[str, Mapping[str, Any]]] = {"variational-bayes-full": {"covariance": "full"}}
     wants_presence: ClassVar[bool] = True
     vote_free: ClassVar[bool] = False
+    formula: ClassVar[Formula] = Formula("c_ij = π_j p_ij / Σ_k π_k p_ik", "a_j = sigmoid(s_j (o_j - π_j H_j))")
+    presence_is_length: ClassVar[bool] = False
     iterations: int = 3
     covariance: Literal["diagonal", "full"] = "diagonal"
     concentration: float = 1.0
@@ -66,14 +68,6 @@ class VariationalBayes(Routing):
         for what in ("concentration", "strength"):
             if not 0 < getattr(self, what) < math.inf:
                 raise ValueError(f"{what} must be positive and finite, got {getattr(self, what)!r}")
-
-    @property
-    def presence_is_length(self) -> bool:
-        return False
-
-    @property
-    def formula(self) -> Formula:
-        return Formula("c_ij = π_j p_ij / Σ_k π_k p_ik", "a_j = sigmoid(s_j (o_j - π_j H_j))")
 
     def param_shapes(self, I: int, J: int, D: int) -> dict[str, tuple[int, ...]]:
         return {"scale": (J,), "offset": (J,)}

@@ -89,9 +89,9 @@ BODY = {
 }
 
 
-def add_routes(app: FastAPI, service: Service, limits: Limits | None = None) -> None:
+def add_routes(app: FastAPI, service: Service) -> None:
     """Add the route. ``app.state.batchers`` holds the batcher of each model by its name."""
-    limits = limits or Limits()
+    limits = Limits()
     batchers: dict[str, Batcher[Tensor, tuple[list[float], Any]]] = {
         name: Batcher(partial(_compute, model), lambda: service.lane("batches", 1), limits)
         for name, model in service.models.items()
