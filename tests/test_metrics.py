@@ -300,6 +300,8 @@ def test_versions_of_one_original_widen_the_interval() -> None:
     apart = rng.random(3200) < 0.9  # versions that have nothing in common count as examples of their own
     assert metrics.effective_number(apart, originals) == pytest.approx(3200, rel=0.15)
     assert metrics.effective_number(np.ones(3200), originals) == 400
+    for marks, count in (([1, 0], 5), ([1, 1, 0], 10), ([1] * 3 + [0] * 4, 6)):  # the same share right of each original
+        assert metrics.effective_number(marks * count, np.repeat(np.arange(count), len(marks))) == count
     scores = np.stack([~alike, alike], axis=1).astype(float)
     wide, narrow = (metrics.accuracy(scores, np.ones(3200, int), originals=which) for which in (originals, None))
     assert wide.value == narrow.value

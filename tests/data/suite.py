@@ -84,7 +84,7 @@ def check_singles(made: data.Singles, batch: data.Batch) -> None:
 
 
 def examples_are_valid(spec: str) -> None:
-    for split in data.splits_of(spec):
+    for split in data.info(spec).splits:
         dataset = data.load(spec, split)
         index = some_indices(dataset)
         batch = dataset.batch(index)
@@ -117,7 +117,7 @@ def examples_are_valid(spec: str) -> None:
 
 def examples_are_deterministic(spec: str) -> None:
     """Alone or in a batch, in any order, from any loading: the same example."""
-    for split in {data.splits_of(spec)[0], "test"}:
+    for split in {data.info(spec).splits[0], "test"}:
         dataset, again = data.load(spec, split), data.load(spec, split)
         index = some_indices(dataset)
         expected = dataset.batch(index, seed=3, epoch=5)
@@ -131,7 +131,7 @@ def examples_are_deterministic(spec: str) -> None:
 
 
 def splits_do_not_overlap(spec: str) -> None:
-    contents = {split: _contents(data.load(spec, split)) for split in PARTS if split in data.splits_of(spec)}
+    contents = {split: _contents(data.load(spec, split)) for split in PARTS if split in data.info(spec).splits}
     for one, other in ((a, b) for a in contents for b in contents if a < b):
         assert not contents[one] & contents[other], f"{one} and {other} share examples"
 
@@ -197,7 +197,7 @@ def versions_share_their_target(spec: str) -> None:
 
 
 def bad_names_are_refused(spec: str) -> None:
-    _refused(lambda: data.load(spec, "no-such-split"), "no-such-split", *data.splits_of(spec))
+    _refused(lambda: data.load(spec, "no-such-split"), "no-such-split", *data.info(spec).splits)
     _refused(lambda: data.load(f"{spec}{',' if ':' in spec else ':'}no_such_option=1", "test"), "no_such_option")
 
 
@@ -216,7 +216,7 @@ def _refused(call, *words: str) -> None:
 def digest(spec: str) -> str:
     """A hash of some examples of all splits of a data set."""
     total = hashlib.sha256()
-    for split in data.splits_of(spec):
+    for split in data.info(spec).splits:
         dataset = data.load(spec, split)
         batch = dataset.batch(some_indices(dataset), seed=1, epoch=2)
         for tensor in [*batch[:3], *(batch.sources or ())]:

@@ -186,3 +186,24 @@ def test_a_real_hugging_face_data_set_is_read(tiny: capsnet.Model) -> None:
         np.testing.assert_allclose([list(answer.lengths.values()) for answer in answers], expected, atol=1e-5)
     with pytest.raises(ValueError, match="is streamed, without a length"):
         data.adapt(source.to_iterable_dataset())
+
+
+def test_pictures_are_turned_and_laid_on_white_as_in_predict(tmp_path: Path) -> None:
+    top = np.zeros((32, 32, 3), np.uint8)
+    top[:8] = 255
+    turned, clear = tmp_path / "turned.jpg", tmp_path / "clear.png"
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a phone held upright
+    Image.fromarray(top).save(turned, exif=exif, quality=95)
+    Image.fromarray(top).save(clear, transparency=(0, 0, 0))
+    frame = data.preprocess_for((32, 32), 1)
+    for path in (turned, clear):
+        seen = data.adapt([(path, 0), (path, 1)]).batch([0]).images[0]
+        torch.testing.assert_close(seen, frame(path), atol=0.02, rtol=0)
+    assert data.adapt([(turned, 0), (turned, 1)]).batch([0]).images[0, 0, :, -4:].min() > 0.9
+
+
+def test_labels_that_are_missing_are_refused() -> None:
+    for labels in ([None, *"abcab"], [None] * 6):
+        with pytest.raises(ValueError, match="labels must be class numbers or texts, got NoneType"):
+            data.adapt((PIXELS, labels))

@@ -45,3 +45,12 @@ def test_large_files_are_reduced_first_and_look_the_same(fit: str, size: tuple[i
     difference = (prepare(tmp_path / "large.jpg") - exact).abs()
     assert difference.mean() < 0.006
     assert difference.max() < 0.05
+
+
+@pytest.mark.parametrize("size", [28, 30, 50])
+def test_crop_takes_pictures_of_any_size(size: int) -> None:
+    """Rounding may not put the frame outside the picture: with 28 pixels, 29 x 29 did."""
+    frame = Preprocess(style="plain", height=size, width=size)
+    for side in range(size, 4 * size):
+        for other in (side, side + 7):
+            assert frame(np.full((side, other), 255, np.uint8)).min() == 1

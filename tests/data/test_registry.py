@@ -18,7 +18,6 @@ from capsnet.data import (
     load,
     options_of,
     register,
-    splits_of,
     with_options,
 )
 from tests.data.readers.test_mnist import make_folder
@@ -40,7 +39,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mnist_loads_by_name(tmp_path: Path) -> None:
     assert "mnist" in list_datasets()
     assert "28x28" in describe("mnist")
-    assert splits_of("mnist:/some/where") == ("train", "validation", "train+validation", "test")
+    assert info("mnist:/some/where").splits == ("train", "validation", "train+validation", "test")
     assert len(load("mnist", "test")) == 10_000
     assert len(load(f"mnist:{make_folder(tmp_path / 'own')}", "test")) == 4
 
@@ -183,7 +182,7 @@ def test_info_follows_the_options_of_a_spec(
     assert (known.source, known.gallery, known.objects) == (source, gallery, objects)
     assert known.name == spec.partition(":")[0]
     assert known.options == options_of(known.name)
-    assert (known.description, known.splits) == (describe(known.name), splits_of(spec))
+    assert known.description == describe(known.name)
 
 
 def test_info_checks_names_and_options() -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 import capsnet
 from capsnet.inference import OFFSETS, check_fit, evaluating, pick_device, preprocessing_of, sweep_dimensions
+from capsnet.training import distributed
 
 
 def test_evaluate_agrees_with_a_count_by_hand(tiny: capsnet.Model) -> None:
@@ -101,3 +103,17 @@ def test_pick_device_names_available_ones() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     with pytest.raises(ValueError, match="not available here"):
         pick_device("tpu")
+
+
+def test_a_run_tests_with_the_interval_of_evaluate(tiny: capsnet.Model) -> None:
+    """Versions of a picture are no pictures of their own: also in the results of a training."""
+
+    class Versions(capsnet.data.ArrayDataset):
+        def originals(self) -> NDArray[np.int64]:
+            return np.arange(len(self)) % 6
+
+    pictures = np.random.default_rng(0).integers(0, 256, (6, 20, 22), dtype=np.uint8)
+    dataset = Versions(np.tile(pictures, (8, 1, 1))[:, None], np.arange(48) % 3, ("0", "1", "2"))
+    expected, found = capsnet.evaluate(tiny, dataset).metrics["accuracy"], distributed.evaluate(tiny, dataset)
+    assert found.metrics["accuracy"] == expected
+    assert expected["low"] < capsnet.metrics.wilson_interval(48 * expected["value"], 48)[0]

@@ -1,5 +1,6 @@
 """``evaluate`` and ``predict`` on what PyTorch users have: torch data sets, loaders, tensors and arrays."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ SOURCES = {
     "loader": DataLoader(TensorDataset(IMAGES, LABELS), batch_size=3),
     "stream": Stream(),
     "list": list(zip(IMAGES, LABELS.tolist(), strict=True)),
+    "loader of texts": DataLoader(Pairs(IMAGES, [str(int(label)) for label in LABELS]), batch_size=3),
 }
 
 
@@ -172,3 +174,14 @@ def test_results_print_as_sentences(tiny: capsnet.Model) -> None:
     assert "tensor" not in repr(answer)
     empty = capsnet.Evaluation(capsnet.metrics.summarise(np.eye(3), np.zeros((3, 3))), np.eye(3), np.zeros((3, 3)))
     assert str(empty) == "3 examples, none of them with a label"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_models_of_another_precision_evaluate_and_predict(
+    dtype: torch.dtype, tiny: capsnet.Model, tmp_path: Path
+) -> None:
+    model, path = copy.deepcopy(tiny).to(dtype), tmp_path / "a.png"
+    Image.fromarray(IMAGES[0, 0].numpy()).save(path)
+    found = capsnet.evaluate(model, SOURCES["uint8"])
+    np.testing.assert_allclose(found.lengths, capsnet.evaluate(tiny, SOURCES["uint8"]).lengths, atol=0.05)
+    assert capsnet.predict(str(path), model)[0].label in model.class_names

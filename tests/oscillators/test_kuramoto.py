@@ -86,6 +86,13 @@ def test_every_keeps_first_and_last() -> None:
     torch.testing.assert_close(result.times, torch.tensor([0.0, 0.4, 0.8, 1.0], dtype=torch.float64))
 
 
+@pytest.mark.parametrize(("time", "dt"), [(1.0, 0.3), (0.01, 0.3), (1.0, 0.1)])
+def test_simulation_ends_at_the_time_asked_for(time: float, dt: float) -> None:
+    result = simulate(torch.ones(2), 0.0, time=time, dt=dt, start=torch.zeros(2))
+    assert result.times[-1].item() == pytest.approx(time)
+    assert result.phases[-1].tolist() == pytest.approx([time] * 2, abs=1e-6)
+
+
 def groups(n: int) -> tuple[Tensor, Tensor]:
     labels = torch.arange(60) % 3
     centres = random_phases(3, n, seed=4, dtype=torch.float64)

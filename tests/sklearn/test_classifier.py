@@ -106,6 +106,11 @@ def test_layouts_of_pictures_give_the_same(fitted: CapsNetClassifier) -> None:
         assert np.array_equal(fitted.predict_proba(other), expected)
     floats = tiny(epochs=1).fit(images / 255, labels)
     assert np.allclose(floats.predict_proba(images / 255), tiny(epochs=1).fit(images, labels).predict_proba(images))
+    for other in (images / 255, images.astype(float)):  # the same pictures in another scale
+        assert np.allclose(fitted.predict_proba(other), expected, atol=1e-5)
+    assert np.allclose(floats.predict_proba(images), floats.predict_proba(images / 255), atol=1e-5)
+    with pytest.raises(ValueError, match=r"uint8, or floats in \[0, 1\], got float64 up to 2"):
+        floats.predict(images.astype(float))
     with pytest.raises(ValueError, match=r"expected pictures of \(C, H, W\) = \(1, 8, 8\), got \(1, 9, 8\)"):
         fitted.predict(np.zeros((2, 9, 8)))
 
@@ -273,3 +278,9 @@ def test_all_checks_of_scikit_learn() -> None:
     skipped = {row["check_name"]: str(row["exception"]) for row in results if row["status"] == "skipped"}
     assert skipped.keys() <= SKIPPED.keys(), skipped
     assert all(SKIPPED[name] in reason for name, reason in skipped.items()), skipped
+
+
+def test_numbers_of_numpy_are_settings() -> None:
+    images, labels = bars(12)
+    search = GridSearchCV(tiny(), {"epochs": np.arange(1, 3)}, cv=2).fit(images, labels)
+    assert search.best_params_["epochs"] in (1, 2)

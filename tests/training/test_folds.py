@@ -1,6 +1,5 @@
 """Cross-validation: every image is tested once, a stopped one resumes, and the numbers add up."""
 
-import contextlib
 import dataclasses
 import json
 import shutil
@@ -13,6 +12,7 @@ from PIL import Image
 import capsnet
 from capsnet.training import Interrupted, TrainConfig, folds, loop
 from capsnet.training.run import RESULTS
+from tests.training.test_resume import interrupt
 
 
 @pytest.fixture
@@ -92,13 +92,8 @@ def test_cross_validation_refuses_other_images(
         capsnet.cross_validate(own, 3, out=tmp_path / "cv", resume="auto")
 
 
-def test_resume_refuses_another_number_of_examples(
-    own: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "stop_politely", lambda: contextlib.nullcontext(lambda: True))
-        with pytest.raises(Interrupted):
-            capsnet.train(own, out=tmp_path / "run")
+def test_resume_refuses_another_number_of_examples(own: TrainConfig, tmp_path: Path) -> None:
+    interrupt(own, 1, out=tmp_path / "run")
     files = [tmp_path / "own" / label / f"new{n}.png" for label in ("left", "right") for n in range(4)]
     for n, file in enumerate(files):
         Image.fromarray(np.full((20, 20), 10 * n, np.uint8)).save(file)
@@ -126,6 +121,11 @@ def test_cross_validation_refuses_weights_trained_on_its_images(
     for teacher in ("first", "both.safetensors"):
         with pytest.raises(ValueError, match=rf"{tmp_path / teacher} was trained on .*: train without teacher"):
             capsnet.cross_validate(dataclasses.replace(own, teacher=teacher), 3, out="cv")
+    Path("listed").mkdir()
+    rows = [f"../own/{label}/{n}.png,{label}" for label in ("left", "right") for n in range(6)]
+    Path("listed", "all.csv").write_text("\n".join(["path,label", *rows]))
+    with pytest.raises(ValueError, match=rf"{tmp_path / 'first'} was trained on"):  # the same images under another path
+        capsnet.cross_validate(dataclasses.replace(own, init="first", data="folder:listed/all.csv"), 2, out="cv")
     assert not Path("cv").exists()
     capsnet.train(dataclasses.replace(quick, epochs=1), out="elsewhere", figures=False)
     relative = dataclasses.replace(own, init="elsewhere", data=own.data.replace(str(tmp_path), "."))

@@ -191,6 +191,9 @@ def test_first_format_gives_the_same_results(tmp_path: Path) -> None:
     with torch.no_grad():
         bias.mul_(0.25)
     torch.testing.assert_close(capsnet.load(old)(images).lengths, model(images).lengths)
+    begun = capsnet.create_model("capsnet-small", conv_channels=4, primary_types=2, primary_scale=0.25, decoder=False)
+    weights.transfer(begun, old)
+    torch.testing.assert_close(begun(images).lengths, model(images).lengths)
 
 
 def test_saving_into_a_missing_folder_names_the_folder(tiny: capsnet.Model, tmp_path: Path) -> None:

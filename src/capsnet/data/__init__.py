@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         options_of,
         path_of,
         register,
-        splits_of,
         with_options,
     )
     from capsnet.data.base import (
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
         num_batches,
     )
     from capsnet.data.folders._listing import images_in
-    from capsnet.data.folders.loader import FolderDataset, folder
+    from capsnet.data.folders.loader import FolderDataset, folder, image_files
     from capsnet.data.generated.corrupted import Corrupted, corrupted_mnist
     from capsnet.data.generated.multimnist import Pairs, multimnist
     from capsnet.data.generated.outlines import Outlines, outlines, owners
@@ -107,6 +106,7 @@ __all__ = [
     "given",
     "given_folds",
     "idx_dataset",
+    "image_files",
     "images_in",
     "info",
     "is_given",
@@ -128,7 +128,6 @@ __all__ = [
     "shapes",
     "small_norb",
     "split_off",
-    "splits_of",
     "stroke_width",
     "svhn",
     "with_options",

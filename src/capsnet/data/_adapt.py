@@ -15,6 +15,7 @@ from capsnet.data.labelled import Labelled, as_array, as_picture, labelled, numb
 from capsnet.data.preprocess import LUMA, Preprocess, preprocess_for
 
 COLOUR = 8 / 255  # channels that differ less are grey
+_ORIENTATION = 0x0112  # EXIF: 1 is upright
 
 
 def adapt(
@@ -100,7 +101,8 @@ def as_planes(image: Any) -> NDArray:
     picture = as_picture(image)
     if isinstance(picture, str | Path | bytes | Image.Image):
         with open_image(picture) if isinstance(picture, str | Path | bytes) else nullcontext(picture) as opened:
-            if opened.mode in ("L", "RGB"):
+            upright = opened.getexif().get(_ORIENTATION, 1) == 1
+            if opened.mode in ("L", "RGB") and upright and "transparency" not in opened.info:
                 return with_channels(np.asarray(opened)[None])[0]
             pixels = read_pixels(opened)  # (H, W, 3)
             grey = np.ptp(pixels, axis=2).max() <= COLOUR

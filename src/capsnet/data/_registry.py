@@ -126,11 +126,6 @@ def describe(name: str) -> str:
     return info(name).description
 
 
-def splits_of(spec: str) -> tuple[str, ...]:
-    """The splits that ``load(spec, split)`` knows."""
-    return _find(spec)[1].splits
-
-
 def options_of(name: str) -> dict[str, Any]:
     """What NAME:key=value may set, with the defaults."""
     return dict(info(name).options)

@@ -25,17 +25,22 @@ _COLUMNS = {  # of a Hugging Face data set: the feature that declares what a col
 class Labelled:
     """A sequence of pairs (image, label), and the names of the classes if the source knows them.
 
-    ``rows`` are read by number; the label of a pair is whatever the source has: a number, a text, multi-hot.
+    ``rows`` are read by number: pairs, or mappings with the two ``columns``. The label of a pair is whatever the
+    source has: a number, a text, multi-hot.
     """
 
-    def __init__(self, rows: Any, class_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, rows: Any, class_names: Sequence[str] | None = None, columns: tuple[str, str] | None = None
+    ) -> None:
         self.rows, self.class_names = rows, None if class_names is None else tuple(map(str, class_names))
+        self.columns = columns
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        return pair_of(self.rows[index])
+        row = self.rows[index]
+        return pair_of(row if self.columns is None else [row[column] for column in self.columns])
 
 
 def labelled(source: Any, what: str = "expected") -> Labelled:
@@ -47,7 +52,7 @@ def labelled(source: Any, what: str = "expected") -> Labelled:
         images, labels = with_channels(as_array(images)), as_array(labels)
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images need as many labels, got {len(labels)}")
-        return Labelled(_Zipped(images, labels))
+        return Labelled(list(zip(images, labels, strict=True)))
     sequence = hasattr(source, "__getitem__") and hasattr(source, "__len__") and not hasattr(source, "ndim")
     if not sequence or isinstance(source, str | bytes | Mapping):
         raise ValueError(f"{what} {KINDS}, got {described(source)}")
@@ -107,8 +112,8 @@ def number_labels(labels: NDArray, class_names: Sequence[str] | None) -> tuple[N
         return labels.astype(np.int64), names or ("False", "True")
     if labels.dtype.kind in "OUS":
         texts = [text.decode() if isinstance(text, bytes) else text for text in labels.tolist()]
-        if wrong := next((text for text in texts if not isinstance(text, str)), None):
-            raise ValueError(f"labels must be class numbers or texts, got {type(wrong).__name__}")
+        if others := {type(text).__name__ for text in texts if not isinstance(text, str)}:
+            raise ValueError(f"labels must be class numbers or texts, got {', '.join(sorted(others))}")
         names = names or tuple(sorted(set(texts)))
         if unknown := set(texts) - set(names):
             raise ValueError(f"the label {min(unknown)!r} is none of the classes {', '.join(names)}")
@@ -138,33 +143,6 @@ def with_channels(images: NDArray) -> NDArray:
     return images.transpose(0, 3, 1, 2) if (last in _CHANNELS if decided else last < first) else images
 
 
-class _Zipped:
-    """Two arrays as pairs."""
-
-    def __init__(self, images: NDArray, labels: NDArray) -> None:
-        self.images, self.labels = images, labels
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[NDArray, Any]:
-        return self.images[index], self.labels[index]
-
-
-class _Columns:
-    """Two columns of a Hugging Face data set as pairs."""
-
-    def __init__(self, source: Any, image: str, label: str) -> None:
-        self.source, self.image, self.label = source, image, label
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        row = self.source[int(index)]
-        return row[self.image], row[self.label]
-
-
 def _is_pair_of_arrays(source: Any) -> bool:
     if not isinstance(source, tuple | list) or len(source) != 2:
         return False
@@ -178,7 +156,7 @@ def _of_columns(source: Any) -> Labelled:
     if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
         raise ValueError(f"{type(source).__name__} is streamed, without a length: load it without streaming=True")
     image, label = (_column(source, role) for role in _COLUMNS)
-    return Labelled(_Columns(source, image, label), getattr((source.features or {}).get(label), "names", None))
+    return Labelled(source, getattr((source.features or {}).get(label), "names", None), (image, label))
 
 
 def _column(source: Any, role: str) -> str:

@@ -128,7 +128,9 @@ class Preprocess(BaseModel):
         scale = min(height / self.height, width / self.width)
         high, wide = scale * self.height, scale * self.width
         top, left = (height - high) / 2, (width - wide) / 2
-        return resize(pixels, frame, box=(left, top, left + wide, top + high))
+        # rounding may leave the picture by the last bit, which Pillow refuses
+        box = max(0.0, left), max(0.0, top), min(width, left + wide), min(height, top + high)
+        return resize(pixels, frame, box=box)
 
     def _enough(self, image: Image.Image | NDArray) -> int | None:
         """The least size of the longer side for which the shorter one has enough pixels.

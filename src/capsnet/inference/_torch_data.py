@@ -37,8 +37,10 @@ def torch_batches(model: Model, source: Any, batch_size: int) -> tuple[Iterator[
 def _batches(model: Model, loader: DataLoader) -> Iterator[Batch]:
     count = 0
     for batch in loader:
-        images, targets = map(torch.as_tensor, pair_of(batch))
-        images = as_inputs(model, images)
+        images, labels = pair_of(batch)
+        images, targets = as_inputs(model, torch.as_tensor(images)), labels
+        if not isinstance(labels, Tensor):  # the loader leaves texts as a list
+            targets = torch.from_numpy(number_labels(as_array(labels), model.class_names)[0])
         yield Batch(images, targets, torch.arange(count, count + len(images)))
         count += len(images)
     if not count:

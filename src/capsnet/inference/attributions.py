@@ -4,13 +4,11 @@ The score that they explain is the presence of the class. Both give what Captum'
 ``LayerGradCam`` give; a test compares them.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, relu
 
+from capsnet.inference.prediction import evaluating
 from capsnet.models import Model
 
 STEPS = 32  # of the path from a black picture
@@ -24,7 +22,7 @@ def integrated_gradients(model: Model, images: Tensor, classes: Tensor) -> Tenso
 
     Shapes: images (B, C, H, W), classes (B,) -> (B, H, W)
     """
-    with _differentiating(model):
+    with evaluating(model, gradients=True):
         total = torch.zeros_like(images)
         for k in range(STEPS):
             path = (images * ((k + 0.5) / STEPS)).requires_grad_()
@@ -46,7 +44,7 @@ def grad_cam(model: Model, images: Tensor, classes: Tensor) -> Tensor:
 
     hook = last_convolution(model).register_forward_hook(keep)
     try:
-        with _differentiating(model):
+        with evaluating(model, gradients=True):
             pixels = images.clone().requires_grad_()  # so that a network with frozen weights has gradients, too
             score = _presence(model, pixels, classes)
             weights = torch.autograd.grad(score, kept[0])[0].mean(dim=(2, 3), keepdim=True)
@@ -67,15 +65,3 @@ def last_convolution(model: Model) -> nn.Conv2d:
 def _presence(model: Model, images: Tensor, classes: Tensor) -> Tensor:
     """The sum over the pictures: each has its own gradient."""
     return model(images).lengths.gather(1, classes[:, None]).sum()
-
-
-@contextmanager
-def _differentiating(model: Model) -> Iterator[None]:
-    """Evaluation mode with gradients, also where the caller has none; the training mode is restored afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
-            yield
-    finally:
-        model.train(was_training)

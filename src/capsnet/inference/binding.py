@@ -113,10 +113,10 @@ def find_groups(phases: Tensor, lengths: Tensor | None, scenes: Scenes) -> Tenso
     return labels
 
 
-def by_network(model: BindingModel, scenes: Scenes, size: int = 50) -> tuple[Tensor, Grouping]:
+def by_network(model: BindingModel, scenes: Scenes) -> tuple[Tensor, Grouping]:
     """The phases of a network's pixels (B, C, n, H, W), and the grouping by them."""
     with evaluating(model):
-        seen = [model.bind(images.to(next(model.parameters()).device)) for images in scenes.images.split(size)]
+        seen = [model.bind(images.to(next(model.parameters()).device)) for images in scenes.images.split(50)]
     phases = torch.cat([one.phases.cpu() for one in seen])
     drawn = [one.picture.cpu() for one in seen if one.picture is not None]
     lengths = [one.lengths.cpu() for one in seen if one.lengths is not None]
@@ -141,7 +141,7 @@ def distances(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     return square.clip(min=0)
 
 
-def _means(points: np.ndarray, count: int, rng: np.random.Generator, iterations: int = 30) -> np.ndarray:
+def _means(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """The centres that k-means finds from points at random, each far from those before (k-means++)."""
     centres = points[rng.integers(len(points))][None]
     while len(centres) < count:
@@ -149,7 +149,7 @@ def _means(points: np.ndarray, count: int, rng: np.random.Generator, iterations:
         total = chance.sum()
         pick = rng.choice(len(points), p=chance / total if total > 0 else None)
         centres = np.concatenate([centres, points[pick][None]])
-    for _ in range(iterations):
+    for _ in range(30):
         labels = distances(points, centres).argmin(axis=1)
         mine = [points[labels == k] for k in range(count)]
         moved = np.stack([own.mean(axis=0) if len(own) else old for own, old in zip(mine, centres, strict=True)])

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from capsnet import data
 from capsnet.data import Batch, Dataset
 from capsnet.inference._torch_data import torch_batches
-from capsnet.inference.prediction import PRESENT, evaluating, words_of
+from capsnet.inference.prediction import PRESENT, evaluating, placed, words_of
 from capsnet.metrics import Proportion, summarise
 from capsnet.models import Model, Output
 from capsnet.weights import load
@@ -108,10 +108,10 @@ class Answers(NamedTuple):
 
 def answers(model: Model, batches: Iterable[Batch], *, total: int | None, progress: bool = False) -> list[Answers]:
     """Run a model over batches."""
-    device, results = next(model.parameters()).device, []
+    results = []
     with evaluating(model):
         for batch in tqdm(batches, total=total, disable=not progress or None, leave=False):
-            images, squared, counted = batch.images.to(device), 0.0, batch.sources is not None
+            images, squared, counted = placed(model, batch.images), 0.0, batch.sources is not None
             output: Output = model(images)
             if output.reconstruction is not None and not counted:  # one capsule cannot draw several objects
                 squared = float((output.reconstruction.float() - images).square().sum())

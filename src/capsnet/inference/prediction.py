@@ -224,13 +224,19 @@ def as_inputs(model: Model, images: Tensor) -> Tensor:
     return images
 
 
+def placed(model: Model, images: Tensor) -> Tensor:
+    """Inputs on the model's device; pictures in its precision."""
+    weight = next(model.parameters())
+    return images.to(weight.device, None if model.takes_texts else weight.dtype)
+
+
 @contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the training mode is restored afterwards."""
+def evaluating(model: torch.nn.Module, gradients: bool = False) -> Iterator[None]:
+    """Evaluation mode with or without gradients; the training mode is restored afterwards."""
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
             yield
     finally:
         model.train(was_training)
@@ -300,7 +306,7 @@ def _prepared(
 def _predict_batch(items: Sequence[_Prepared], model: Model, threshold: float) -> list[Prediction]:
     images = pad_sequence([item.image for item in items], batch_first=True)  # only texts differ in length
     with evaluating(model):
-        output: Output = model(images.to(next(model.parameters()).device))
+        output: Output = model(placed(model, images))
     lengths = output.lengths.float().cpu()
     none: list[Tensor | None] = [None] * len(images)
     drawn = none if output.reconstruction is None else list(output.reconstruction.cpu())

@@ -69,7 +69,9 @@ def effective_number(right: ArrayLike, originals: ArrayLike) -> int:
     n, count, p = len(marks), int(kinds.max()) + 1, float(marks.mean())
     sums = np.bincount(kinds, weights=marks - p)  # of the deviations of each original
     variance = count / max(count - 1, 1) * float(np.square(sums).sum()) / n**2
-    return round(min(max(p * (1 - p) / variance, count), n)) if variance else count
+    independent = p * (1 - p)
+    # where all originals have the same share right, the sums are 0 up to rounding
+    return round(min(max(independent / variance, count), n)) if variance > 1e-12 * independent else count
 
 
 def proportion(credit: np.ndarray, confidence: float) -> Proportion:

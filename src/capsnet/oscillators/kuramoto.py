@@ -113,7 +113,7 @@ def simulate(
         coupling: K of the mean field, a number or (...,) for several simulations at once; or a matrix A (N, N) of the
             couplings of all pairs.
         time: how long.
-        dt: the step.
+        dt: the step, or a little less, so that ``time`` is a whole number of steps.
         lag: phase lag of the interaction, in radians.
         start: (..., N) phases at time 0; by default at random by ``seed``.
         every: keep each so many steps, the first and the last included.
@@ -143,7 +143,8 @@ def simulate(
             )
         return omega + field_sin * cosine - field_cos * sine
 
-    steps = max(1, round(time / dt))
+    steps = max(1, math.ceil(time / dt - 1e-9))
+    dt = time / steps  # not longer than asked for, so that the last step ends at ``time``
     kept: list[tuple[float, Tensor]] = [(0.0, theta.clone())]
     for number in range(1, steps + 1):
         k1 = velocity(theta)

@@ -31,6 +31,7 @@ class Reader:
         self.image_shape = image_shape
         self.preprocess: data.Preprocess | None = None  # how a file becomes such a picture, if it can
         self.low, self.high = 0.0, 1.0
+        self.usual = True  # pictures of uint8 or in [0, 1], not other numbers
         self.shape: tuple[int, ...] = ()  # (C, H, W)
 
     def read_data_set(self, source: Any) -> tuple[NDArray[np.float32], NDArray]:
@@ -52,6 +53,7 @@ class Reader:
             usual = 0.0, 1.0
         channels, height, width = self.shape = tuple(numbers.shape[1:])
         self.low, self.high = usual or (low, high)
+        self.usual = usual is not None
         self.preprocess = data.preprocess_for((height, width), channels) if usual else None
         return self._scaled(numbers)
 
@@ -119,7 +121,12 @@ class Reader:
         return height, width, channel
 
     def _scaled(self, numbers: NDArray) -> NDArray[np.float32]:
-        high = 255.0 if self.preprocess is not None and numbers.dtype == np.uint8 else self.high
+        high = self.high
+        if self.usual:  # their type and range tell what is white, whatever the classifier was trained on
+            most = float(numbers.max())
+            high = 1.0 if numbers.dtype.kind == "f" and most <= 1 else 255.0
+            if most > high or (self.high == 1 and high == 255 and numbers.dtype.kind == "f"):
+                raise ValueError(f"pictures are uint8, or floats in [0, 1], got {numbers.dtype} up to {most:g}")
         return np.clip((numbers - self.low) / ((high - self.low) or 1.0), 0, 1).astype(np.float32)
 
     def _check(self, pictures: NDArray) -> None:

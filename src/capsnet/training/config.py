@@ -5,6 +5,7 @@ import functools
 import json
 import logging
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
@@ -96,7 +97,10 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, adapter in _adapters().items():
             try:  # lists become tuples and a dictionary becomes Augment, as they come from JSON
-                value = adapter.validate_python(getattr(self, name), strict=name != "augment")
+                value = getattr(self, name)
+                if isinstance(value, Integral) and not isinstance(value, int):
+                    value = int(value)  # a number of NumPy, as a grid search gives
+                value = adapter.validate_python(value, strict=name != "augment")
             except pydantic.ValidationError as error:
                 raise ValueError(describe_error(error, name)) from None
             object.__setattr__(self, name, value)

@@ -267,4 +267,4 @@ def evaluate(model: Model, dataset: Dataset, *, batch_size: int = 250, progress:
     part = own_slice(data.num_batches(dataset, batch_size))
     batches = islice(data.batches(dataset, batch_size, start=part.start), part.stop - part.start)
     results = answers(model, batches, total=part.stop - part.start, progress=progress and is_main())
-    return measure(model, gather(results))
+    return measure(model, gather(results), dataset.originals())

@@ -168,9 +168,12 @@ def _overlap(one: str, other: str) -> bool:
         return False
     if data.is_given(one):
         return one.partition(",")[0] == other.partition(",")[0]
-    with contextlib.suppress(ValueError):  # an option of another version
+    with contextlib.suppress(ValueError, OSError):  # an option of another version, images that are gone
         a, b = data.path_of(one), data.path_of(other)
-        return a is None or b is None or a.is_relative_to(b) or b.is_relative_to(a)
+        if a is None or b is None or a.is_relative_to(b) or b.is_relative_to(a):
+            return True
+        files = data.image_files(a), data.image_files(b)  # a CSV file may list images of any folder
+        return not files[0].isdisjoint(files[1])
     return False
 
 

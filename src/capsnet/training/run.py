@@ -184,7 +184,7 @@ def open_run(config: TrainConfig, out: str | Path | None, resume: str | Path) ->
             if _matches(folder, config) and not run.finished and not run.busy:
                 return run
     folder = Path(out) if out is not None else _fresh_folder(config)
-    if folder.is_dir() and any(folder.iterdir()):
+    if out is not None and folder.is_dir() and any(folder.iterdir()):
         run = Run(folder)
         why = "is finished" if run.finished else "is in use" if run.busy else "has another configuration"
         what = f"the run there {why}" if (folder / CONFIG).is_file() and str(resume) == "auto" else "it is not empty"
@@ -276,10 +276,14 @@ def _base(config: TrainConfig) -> Path:
 def _fresh_folder(config: TrainConfig) -> Path:
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.seed}"
     folder, number = _base(config) / name, 1
-    while folder.exists():
-        number += 1
-        folder = _base(config) / f"{name}-{number}"
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)  # another run may begin in the same second
+        except FileExistsError:
+            number += 1
+            folder = _base(config) / f"{name}-{number}"
+        else:
+            return folder
 
 
 def processor() -> str:

@@ -143,6 +143,13 @@ def read_tensors(path: str | Path, about: About) -> dict[str, Tensor]:
     return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
 
 
+def read_converted(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a file as models take them today."""
+    name, about = _read_metadata(Path(path))
+    tensors = read_tensors(path, about)
+    return _convert(rebuild(about["config"]), tensors) if name == FIRST else tensors
+
+
 def _check_shapes(model: Model, path: Path) -> None:
     """Refuse a file whose tensors are not those of the model, by its header: nothing is read or allocated."""
     with safe_open(path, framework="pt") as file:

@@ -7,7 +7,7 @@ from pathlib import Path
 from capsnet.data import Preprocess
 from capsnet.models import Ensemble, Model
 from capsnet.weights import _hub
-from capsnet.weights._format import load_file, read_metadata, read_tensors
+from capsnet.weights._format import load_file, read_converted
 from capsnet.weights.onnx_file import load_onnx
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -73,7 +73,7 @@ def transfer(model: Model, name_or_path: str | Path) -> list[str]:
     """
     path = resolve(name_or_path)
     tensors, targets = (
-        read_tensors(path, read_metadata(path)),
+        read_converted(path),
         {n: t for n, t in model.state_dict().items() if t.is_floating_point() or n in model.transferred},
     )
     fitting = {name: t for name, t in tensors.items() if name in targets and targets[name].shape == t.shape}

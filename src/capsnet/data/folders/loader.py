@@ -97,6 +97,12 @@ def folder(
     return dataset
 
 
+def image_files(path: Path) -> set[Path]:
+    """The images of ``folder:PATH``, wherever they lie."""
+    listing = _list(path)
+    return {(listing.folder / item.name).resolve() for item in listing.items}
+
+
 def _list(source: Path) -> Listing:
     if source.is_file():
         return list_csv(source)
