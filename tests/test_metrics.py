@@ -308,3 +308,10 @@ def test_versions_of_one_original_widen_the_interval() -> None:
     assert wide.n == narrow.n == 3200
     assert (wide.low, wide.high) == pytest.approx(metrics.wilson_interval(wide.value * 400, 400), abs=2e-3)
     assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_effective_number_of_few_originals_by_hand() -> None:
+    """Three originals in four versions each, of which 4, 2 and 1 are right: p = 7 / 12, and the originals' sums are off
+    by 5 / 3, -1 / 3 and -4 / 3. The variance of the mean is 3 / 2 * (42 / 9) / 12^2, that of one example 35 / 144."""
+    right = [1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0]
+    assert metrics.effective_number(right, np.repeat([7, 3, 5], 4)) == 5

@@ -1,8 +1,10 @@
 """`capsnet reproduce`: lists, runs, asks before long runs."""
 
 import io
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,3 +73,44 @@ def test_all_runs_what_the_budget_has(monkeypatch: pytest.MonkeyPatch, capsys: p
     cli.main(["reproduce", "all", "--budget", "smoke"])
     assert begun == experiments.list_experiments()
     assert "unknown budget 'qick'. Did you mean 'quick'?" in refused(capsys, "reproduce", "all", "--budget", "qick")
+
+
+def test_flags_reach_the_experiment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[str, dict[str, Any]]] = []
+
+    def reproduce(name: str, **options: Any) -> Path:
+        begun.append((name, options))
+        page = {"title": name, "findings": ["found"], "tables": []}
+        (tmp_path / f"{name}.json").write_text(json.dumps(page), encoding="utf-8")
+        return tmp_path
+
+    monkeypatch.setattr(experiments, "reproduce", reproduce)
+    flags = [
+        "--budget",
+        "smoke",
+        "--seeds",
+        "4",
+        "--out",
+        "there",
+        "--device",
+        "cpu",
+        "--fresh",
+        "--jobs",
+        "2",
+        "--yes",
+    ]
+    expected = {"budget": "smoke", "seeds": 4, "out": "there", "device": "cpu", "fresh": True, "jobs": 2}
+    output(capsys, "reproduce", "small-data", *flags, "--data", "lungs")
+    output(capsys, "compare", *flags, "--routings", "dynamic", "uniform", "--recipe", "demo")
+    for (name, options), own in zip(
+        begun,
+        [("small-data", {"data": ["lungs"]}), ("compare", {"routings": ("dynamic", "uniform"), "recipe": "demo"})],
+        strict=True,
+    ):
+        assert options.pop("ask")("long") is True
+        assert (name, options) == (own[0], expected | own[1])
+    output(capsys, "reproduce", "table1")
+    assert begun[-1][1]["ask"] is confirm
+    assert (begun[-1][1]["jobs"], begun[-1][1]["fresh"], begun[-1][1]["seeds"]) == (1, False, None)

@@ -197,6 +197,7 @@ def test_pictures_are_turned_and_laid_on_white_as_in_predict(tmp_path: Path) -> 
     Image.fromarray(top).save(turned, exif=exif, quality=95)
     Image.fromarray(top).save(clear, transparency=(0, 0, 0))
     frame = data.preprocess_for((32, 32), 1)
+    assert frame is not None
     for path in (turned, clear):
         seen = data.adapt([(path, 0), (path, 1)]).batch([0]).images[0]
         torch.testing.assert_close(seen, frame(path), atol=0.02, rtol=0)

@@ -35,6 +35,20 @@ def has_colour(pixels, colour):
     return bool((np.abs(pixels.astype(int) - wanted).max(axis=-1) <= 3).any())
 
 
+@pytest.fixture
+def kept(monkeypatch):
+    """The figures that are saved, as matplotlib has them."""
+    drawn, save = [], drawing.save
+
+    def keep(fig, path, plot=False):
+        drawn.append(fig)
+        return save(fig, path, plot=plot)
+
+    for module in (drawing, plots):
+        monkeypatch.setattr(module, "save", keep)
+    return drawn
+
+
 def answers(N, J, wrong=()):
     targets = np.arange(N) % J
     lengths = RNG.uniform(0, 0.3, (N, J))
@@ -143,6 +157,20 @@ def test_confusion_matrix_shows_one_error_in_ten_thousand(tmp_path):
     assert changed[200:-200, 100:-200].sum() > 3000  # a whole shaded cell, not only a digit
 
 
+def test_confusion_matrix_has_the_truth_in_rows(tmp_path, kept):
+    """Two of ten of class 0 are taken for class 1: in row 0 and column 1, shaded as a fifth of its row."""
+    figures.confusion_matrix(tmp_path / "c.png", np.array([[8, 2, 0], [0, 30, 0], [0, 0, 5]]), "abc")
+    ax = kept[0].axes[0]
+    counts = {words.get_position(): words.get_text() for words in ax.texts[:4]}
+    assert counts == {(0, 0): "8", (1, 0): "2", (1, 1): "30", (2, 2): "5"}  # (column, row)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted", "true")
+    share = ax.collections[1].get_array()
+    assert share[0, 1] == pytest.approx(0.2)
+    assert share.count() == 1  # only errors are shaded
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # row 0 is on top
+    assert ax.texts[4].get_text() == "Confusion matrix: 95.56 % of 45 correct"
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -157,6 +185,26 @@ def test_confusion_matrix_shows_one_error_in_ten_thousand(tmp_path):
 )
 def test_learning_curves_draw_what_records_hold(tmp_path, records):
     check_png(figures.learning_curves(tmp_path / "l.png", records), tmp_path / "l.png")
+
+
+def test_learning_curves_are_those_of_the_records(tmp_path, kept):
+    """Each split's own loss; accuracy as error in percent; the lowest of the validation split is named."""
+    records = [
+        {"epoch": 1, "train_loss": 3.0, "val_loss": 4.0, "val_accuracy": 0.75, "lr": 0.2},
+        {"epoch": 2, "train_loss": 1.0, "val_loss": 2.0, "val_accuracy": 0.9, "train_error": 0.05, "lr": 0.1},
+        {"epoch": 3, "train_loss": 0.5, "val_loss": 3.0, "val_accuracy": 0.8, "train_error": 0.02, "lr": 0.0},
+    ]
+    figures.learning_curves(tmp_path / "l.png", records)
+    drawn = [{line.get_label(): line.get_xydata().tolist() for line in ax.lines} for ax in kept[0].axes]
+    assert drawn[0] == {"train": [[1, 3.0], [2, 1.0], [3, 0.5]], "val": [[1, 4.0], [2, 2.0], [3, 3.0]]}
+    assert list(drawn[1]) == ["train", "val"]
+    assert drawn[1]["train"] == [[2, 5.0], [3, 2.0]]
+    assert np.array(drawn[1]["val"]) == pytest.approx(np.array([[1, 25.0], [2, 10.0], [3, 20.0]]))
+    assert drawn[2] == {"lr": [[1, 0.2], [2, 0.1], [3, 0.0]]}
+    notes = [[words.get_text() for words in ax.texts] for ax in kept[0].axes]
+    assert notes == [
+        ["Loss", "lowest val: 2, epoch 2"], ["Error", "lowest val: 10 %, epoch 2"], ["Learning rate", "highest: 0.2"],
+    ]  # fmt: skip
 
 
 # --- intervals by row ------------------------------------------------------------------------------------------------
@@ -251,3 +299,44 @@ assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.mod
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_plots_show_the_numbers_they_are_given(tmp_path, kept):
+    """Each curve its own, with the interval as its band; dots and whiskers at their measures, each series named."""
+    few, many = metrics.Measure("a", [3.0], interval=(1.0, 4.0)), metrics.Measure("b", [6.0], interval=(5.0, 9.0))
+    curve = plots.Line.of("net", [10, 20], [few, many])
+    assert curve == ("net", [10, 20], [3.0, 6.0], (1.0, 5.0), (4.0, 9.0))
+    plots.lines(tmp_path / "l.png", [curve, plots.Line("other", [10, 20], [8.0, 7.0])], "t", "n", "x", "y")
+    ax = kept[0].axes[0]
+    shown = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
+    assert shown == {"net": [[10, 3], [20, 6]], "other": [[10, 8], [20, 7]]}
+    corners = {tuple(corner) for corner in ax.collections[0].get_paths()[0].vertices.tolist()}
+    assert corners == {(10, 1), (20, 5), (20, 9), (10, 4)}
+    plots.intervals(tmp_path / "i.png", {"row": [few, many]}, "t", "x", (0, 10))
+    whiskers = [container.lines[2][0].get_segments()[0][:, 0].tolist() for container in kept[1].axes[0].containers]
+    assert whiskers == [[1, 4], [5, 9]]
+    assert [container.lines[0].get_xdata().tolist() for container in kept[1].axes[0].containers] == [[3], [6]]
+    plots.bars(tmp_path / "b.png", ["one", "two"], {"set": [few, None]}, "t", "n")
+    ax = kept[2].axes[0]
+    assert [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in ax.patches] == [(0, 3)]
+    assert [words.get_text() for words in ax.texts[:2]] == ["3.00", "not in\nthe paper"]
+    plots.scatter(tmp_path / "s.png", [(2.0, few), (5.0, many)], "t", "n", "x", "y")
+    points = {line.get_label(): line.get_xydata().tolist() for line in kept[3].axes[0].lines}
+    assert (points["a"], points["b"]) == ([[2, 3]], [[5, 6]])
+
+
+def test_pictures_are_in_their_places(tmp_path, monkeypatch):
+    """Inputs above what was drawn from their capsules; a row for each dimension, a column for each offset."""
+    pages = []
+    monkeypatch.setattr(figures, "picture_rows", lambda path, rows, title, note, **_: pages.append(rows))
+    images, recon = (RNG.random((10, 1, 8, 8)) for _ in range(2))
+    figures.reconstructions(tmp_path / "r.png", images, recon, *answers(10, 3))
+    above, below = (np.stack([cell.image for row in pages[0][k::2] for cell in row.cells]) for k in (0, 1))
+    assert np.array_equal(above, images)
+    assert np.array_equal(below, recon)
+    tiles = RNG.random((4, 3, 1, 8, 8))
+    figures.dimension_sweep(tmp_path / "s.png", tiles, np.array([-0.1, 0, 0.1]))
+    assert np.array_equal([[cell.image for cell in row.cells] for row in pages[1]], tiles)
+    assert [row.label for row in pages[1]] == ["dim 0", "dim 1", "dim 2", "dim 3"]
+    assert list(pages[1][0].heads) == [drawing.signed(-0.1), "0", "+0.10"]
+    assert [cell.frame is not None for cell in pages[1][3].cells] == [False, True, False]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capsnet.experiments import Report
-from capsnet.experiments._mistakes import compared, gap, stored
+from capsnet.experiments import Report, table1
+from capsnet.experiments._mistakes import compared, gap, read, stored
 from capsnet.experiments._report import error_measure
 from capsnet.experiments.lab import Lab
 from capsnet.experiments.table1 import BASELINE, BEST, FAR, METHODS, NAMES, PUBLISHED, claims, table
@@ -57,3 +57,13 @@ def test_day_has_every_method_for_every_kind_of_pictures(tmp_path: Path) -> None
     assert len(cells) == 3 * (len(METHODS) + 1)
     assert {cell: cells[cell] for cell in PUBLISHED} == PUBLISHED
     assert table(Lab("table1", "quick", 1, tmp_path)) == PUBLISHED
+
+
+def test_gap_is_the_best_method_minus_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = {BEST: wrong(0, 20, 0, 1000), BASELINE: wrong(0, 50, 100, 1000)}
+    monkeypatch.setattr(table1, "pictures_of", lambda config: (None, np.arange(1000)[:, None]))
+    monkeypatch.setattr(table1, "mistakes", lambda lab, runs, test, family: marks[runs])
+    networks: dict = {method: method for method in marks}
+    gaps = table1.gaps_to_best(Lab("table1", "quick", 1, tmp_path), "mnist", networks)
+    assert list(gaps) == [BASELINE]
+    assert read(gaps[BASELINE]).mean == pytest.approx(2.0 - 5.0)

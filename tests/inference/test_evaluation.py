@@ -117,3 +117,14 @@ def test_a_run_tests_with_the_interval_of_evaluate(tiny: capsnet.Model) -> None:
     expected, found = capsnet.evaluate(tiny, dataset).metrics["accuracy"], distributed.evaluate(tiny, dataset)
     assert found.metrics["accuracy"] == expected
     assert expected["low"] < capsnet.metrics.wilson_interval(48 * expected["value"], 48)[0]
+
+
+def test_versions_of_a_picture_widen_the_interval(tiny: capsnet.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six pictures, eight times each: all versions get the same answer, so they say no more than six."""
+    pictures = np.random.default_rng(0).random((6, 1, 20, 22), dtype=np.float32)
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    versions = capsnet.data.ArrayDataset(np.tile(pictures, (8, 1, 1, 1)), np.tile(labels, 8), "abc")
+    monkeypatch.setattr(versions, "originals", lambda: np.arange(48) % 6)
+    wide, few = (capsnet.evaluate(tiny, part).accuracy for part in (versions, versions.subset(range(6))))
+    assert (wide.n, few.n) == (48, 6)
+    assert wide[:3] == pytest.approx(few[:3])

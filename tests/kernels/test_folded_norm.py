@@ -194,3 +194,16 @@ def test_network_trains_as_with_the_layers() -> None:
             optimizer.step()
     one, other = (model.state_dict() for model in models)
     torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-9)
+
+
+def test_second_derivatives_do_not_update_running_statistics_again() -> None:
+    tensors, running, strides = example((2, (1, 3, 2), (3, 3), (1, 2), (8, 7)))
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    with using("fast"):
+        y = conv_relu_norm(leaves[0], stages_of(leaves[1:], running, strides, True), *leaves[-2:])
+    assert y is not None
+    once = [t.clone() for t in running]
+    (slope,) = torch.autograd.grad(y.square().sum(), leaves[0], create_graph=True)
+    slope.square().sum().backward()
+    for after, before in zip(running, once, strict=True):
+        assert torch.equal(after, before)

@@ -73,3 +73,10 @@ def test_a_map_smaller_than_the_kernel_is_refused() -> None:
 def test_wrong_sizes_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         CapsuleHead(**({"in_channels": 3, "num_classes": 5} | change))  # type: ignore[arg-type]
+
+
+def test_children_have_a_presence_apart_where_the_routing_wants_one() -> None:
+    features = torch.rand(2, 3, 4, 5)
+    for routing, apart in (("em", True), ("variational-bayes", True), ("dynamic", False)):
+        assert (CapsuleHead(3, 5, routing=routing).primary(features).act is not None) == apart
+    assert CapsuleHead(3, 5, routing="em", squash="paper").primary(features).act is None

@@ -333,3 +333,11 @@ def test_bad_arguments_are_refused(build: object, message: str) -> None:
     assert callable(build)
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_training_starts_in_all_directions_and_anew() -> None:
+    layer, like = KuramotoLayer(2, 3).train(), torch.empty(4, 2, 3, 20, 20)
+    first, second = layer.start(like), layer.start(like)
+    assert not torch.equal(first, second)
+    assert first.mean(dim=(0, 1, 3, 4)).norm() < 0.1
+    torch.testing.assert_close(first.norm(dim=2), torch.ones(4, 2, 20, 20))

@@ -1,5 +1,7 @@
 """Networks whose phases bind pixels to objects."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -175,3 +177,16 @@ def test_pyramid_learns_masks() -> None:
 def test_quarters_are_what_adaptive_pooling_gives(size: tuple[int, int]) -> None:
     x = torch.randn(2, 3, *size)
     assert torch.equal(Quarters()(x), torch.nn.AdaptiveMaxPool2d(2)(x))
+
+
+def test_rotating_features_begin_with_phases() -> None:
+    """Pictures enter as one component: without a bias nothing would ever leave that line, and no pixel had a phase."""
+    phases = build("rotating-small").eval().bind(torch.rand(2, 1, 28, 28)).phases  # (B, C, n, H, W)
+    assert phases[:, :, 1:].abs().mean() > 1e-2
+
+
+def test_layers_of_oscillators_start_at_phases_of_their_own() -> None:
+    model = capsnet.create_model("akorn-small", channels=2, depth=3).eval()
+    assert isinstance(model, AKOrN)
+    starts = [layer.start(torch.empty(1, 2, 4, 5, 5)) for layer in model.layers]  # type: ignore[operator]
+    assert not any(torch.allclose(one, other) for one, other in pairwise(starts))

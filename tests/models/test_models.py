@@ -194,3 +194,16 @@ def test_decode_without_decoder_suggests_option(name: str) -> None:
     model = build(name, **({"decoder": False} if can else {}))
     with pytest.raises(ValueError, match=rf"^{name} has no decoder{': build it with decoder=True' if can else ''}$"):
         model.decode(torch.rand(1, model.num_classes, 16), torch.tensor([0]))
+
+
+def test_most_present_capsule_is_decoded_though_another_is_longer() -> None:
+    """With EM the presence is no length: parents of votes of another size are longer without being more present."""
+    model = build("capsnet", routing="em", num_classes=3)
+    with torch.no_grad():
+        model.classes.weight[:, 0].mul_(9)  # type: ignore[operator,union-attr]
+        output = model(torch.rand(3, 1, 28, 28))
+    assert output.poses is not None
+    present, longest = output.lengths.argmax(dim=1), output.poses.norm(dim=-1).argmax(dim=1)
+    assert (present != longest).all()
+    torch.testing.assert_close(output.reconstruction, model.decode(output.poses, present))
+    assert not torch.allclose(output.reconstruction, model.decode(output.poses, longest))

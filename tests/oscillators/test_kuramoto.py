@@ -138,3 +138,21 @@ def test_colours_of_a_map_are_its_pixels_darkened_by_weights() -> None:
     assert colours.shape == (5, 6, 3)
     assert ((colours >= 0) & (colours <= 1)).all()
     assert (colours <= weights[..., None].double() + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_colours_of_a_sphere_are_those_of_its_principal_plane(seed: int) -> None:
+    """The axes have a fixed sign, what lies outside of their plane is paler, and what has no weight does not count."""
+    drawn = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    first, second, away = (axis * axis[axis.abs().argmax()].sign() for axis in torch.linalg.qr(drawn).Q.T)
+    angles = torch.tensor([0.3, 0.6, -0.3, -0.6], dtype=torch.float64)
+    angles = torch.cat([angles, angles + math.pi])
+    circle = torch.stack([angles.cos(), angles.sin()], dim=1)
+    plane = circle @ torch.stack([first, second])
+    torch.testing.assert_close(phase_colours(plane), phase_colours(circle))
+    tilted = math.cos(0.4) * first + math.sin(0.4) * torch.stack([away, -away])
+    pale = phase_colours(torch.cat([plane, tilted, -tilted]))[len(plane)]
+    torch.testing.assert_close(pale, torch.tensor([1, 1 - math.cos(0.4), 1 - math.cos(0.4)], dtype=torch.float64))
+    weights = torch.cat([torch.ones(8), torch.zeros(40)])
+    colours = phase_colours(torch.cat([plane, away.expand(20, 3), -away.expand(20, 3)]), weights)
+    torch.testing.assert_close(colours[:8], phase_colours(circle))

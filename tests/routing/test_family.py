@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from capsnet import routing
+from capsnet import kernels, routing
 from capsnet.routing import Edges
 from tests.reference import mixtures, onepass
 from tests.routing.suite import normal
@@ -234,3 +235,27 @@ def test_em_ignores_autocast(covariance: str) -> None:
         routed = route(votes, act)
     assert torch.equal(routed.pose, expected.pose)
     assert torch.equal(routed.act, expected.act)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_full_covariance_of_few_children_has_a_factor(scale: float) -> None:
+    """Fewer children than dimensions: without a blur that grows with the votes rounding errors decide."""
+    votes = (scale * normal(0, 4, 3, 2, 8)).float().requires_grad_()
+    pose, act, _ = routing.get("em", covariance="full", iterations=5)(votes)
+    assert pose.isfinite().all()
+    torch.testing.assert_close(act.sum(dim=-1), torch.ones(4))
+    (pose / scale).square().sum().backward()
+    assert votes.grad is not None
+    assert votes.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [name for name in routing.list_forms() if name.startswith(("em", "variational"))])
+@pytest.mark.parametrize("path", ["plain", "fast"])
+def test_parent_without_votes_is_absent(name: str, path: Any) -> None:
+    """Of two positions, only children of absent examples or of presence zero: not even half present."""
+    votes, act = normal(0, 2, 5, 3, 4), torch.tensor([[1.0] * 5, [0.0] * 5], dtype=torch.float64)
+    with kernels.using(path):
+        routed = routing.get(name)(votes, act)
+    assert (routed.act[0] > 0).all()
+    assert (routed.act[1] == 0).all()
+    assert (routed.pose[1] == 0).all()

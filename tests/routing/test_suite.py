@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from capsnet import routing
-from capsnet.routing import Edges, Formula, Routed, Routing, couple
-from capsnet.routing.steps import agree, gather, stack_trace, weigh
+from capsnet.routing import Edges, Formula, Routed, Routing
 from tests.routing import suite
 
 NAMED = [routing.get(name) for name in routing.list_forms()]
@@ -102,40 +101,3 @@ def test_same_routing_without_bug_passes_suite() -> None:
 def test_suite_notices_that_clusters_are_not_found(bug: str) -> None:
     assert {"couplings", "finds_clusters", "declarations"} & set(failed(Broken(bug=bug)))
     assert suite.planted_couplings(Broken(bug=bug))[0] < 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Normalised(Routing):
-    """Inverted dot-product attention: poses are layer-normalised, so their length is not a presence."""
-
-    name: ClassVar[str] = "normalised"
-    sentence: ClassVar[str] = "Each child sends its vote to the parents that agree with it."
-    iterations: int = 3
-
-    @property
-    def presence_is_length(self) -> bool:
-        return False
-
-    @property
-    def formula(self) -> Formula:
-        return Formula("c_ij = softmax_j(u_ij · v_j)", "a_j = |s_j|^2 / (1 + |s_j|^2)")
-
-    def route(
-        self, votes: Tensor, weights: Tensor | None, edges: Edges | None, params: dict[str, Tensor], trace: bool
-    ) -> Routed:
-        logits = votes.new_zeros(votes.shape[:-1])
-        pose = act = votes.new_zeros(())
-        history = []
-        for _ in range(self.iterations):
-            coupling = couple(logits, edges)
-            s = gather(weigh(coupling, weights, edges), votes)
-            pose = torch.nn.functional.layer_norm(s, s.shape[-1:])
-            square = s.square().sum(dim=-1)
-            act = square / (1 + square)
-            history.append((coupling, logits, pose, act))
-            logits = agree(votes, pose)
-        return Routed(pose, act, stack_trace(history) if trace else None)
-
-
-def test_suite_accepts_layer_normalised_poses() -> None:
-    assert list(failed(Normalised())) == []

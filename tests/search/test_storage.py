@@ -5,12 +5,14 @@ import json
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from capsnet.search import _storage, search
 from capsnet.search._storage import STUDY_ATTR, default_storage, open_storage, open_study
+from capsnet.search._worker import ranked
 from capsnet.training import TrainConfig
 from capsnet.training.run import Run
 
@@ -123,3 +125,13 @@ def test_password_is_in_no_file(small: TrainConfig, out: Path, monkeypatch: pyte
     texts = [path.read_text() for path in out.rglob("*") if path.suffix in (".json", ".md")]
     assert any("postgresql://me:***@host/db" in text for text in texts)
     assert not any("secret" in text for text in texts)
+
+
+def test_pruned_trial_does_not_win() -> None:
+    """It was judged by fewer epochs, so a higher value says less; of equal ones the first wins."""
+    values = [(0.5, "COMPLETE"), (0.9, "PRUNED"), (0.7, "COMPLETE"), (None, "PRUNED"), (0.7, "COMPLETE")]
+    trials: Any = [
+        SimpleNamespace(number=n, value=value, state=SimpleNamespace(name=state))
+        for n, (value, state) in enumerate(values)
+    ]
+    assert [trial.number for trial in ranked(trials)] == [2, 4, 0, 1]

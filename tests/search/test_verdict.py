@@ -1,10 +1,17 @@
 """The comparison of winner and recipe, on numbers that can be checked by hand."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from capsnet.search._verdict import judge
+from capsnet.search import _verdict
+from capsnet.search._verdict import compare, judge
+from capsnet.training import TrainConfig
+from capsnet.training.run import RESULTS, open_run
+from capsnet.training.trial import Tried
 
 
 def test_interval_is_students_over_paired_differences() -> None:
@@ -39,3 +46,23 @@ def test_verdict_is_undecided_without_spread() -> None:
     same = judge([1, 2, 3], [0.9, 0.9, 0.9], [0.95, 0.95, 0.95])
     assert same.real is None
     assert "no spread" in str(same)
+
+
+def test_finished_trainings_count_for_the_same_settings_only(
+    quick: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[TrainConfig] = []
+
+    def tried(config: TrainConfig, out: Path, **more: Any) -> Tried:
+        open_run(config, out, "no").write(RESULTS, {"accuracy": {"value": config.lr}})
+        trained.append(config)
+        return Tried(config.lr, 1)
+
+    monkeypatch.setattr(_verdict, "try_out", tried)
+    first = compare(quick, replace(quick, lr=0.02), 2, tmp_path)
+    assert (first.default, first.winner) == ([quick.lr] * 2, [0.02] * 2)
+    assert [config.seed for config in trained] == [1, 1, 2, 2]  # not those of the search
+    assert compare(quick, replace(quick, lr=0.02), 2, tmp_path) == first
+    assert len(trained) == 4
+    assert compare(quick, replace(quick, lr=0.03), 2, tmp_path).winner == [0.03] * 2  # of another winner
+    assert len(trained) == 6

@@ -156,3 +156,15 @@ def test_two_servers_keep_separate_cookies(bundled: Model) -> None:
     for client, token in ((first, "one"), (second, "two")):
         assert client.get(f"/?token={token}").status_code == 303
     assert [client.get(ANY).status_code for client in (first, second)] == [200, 200]
+
+
+def test_policy_allows_nothing_from_elsewhere(client: TestClient) -> None:
+    parts = [part.partition(" ") for part in POLICY.split("; ")]
+    policy = {what: sources for what, _, sources in parts}
+    assert policy["default-src"] == "'none'"
+    assert {"base-uri", "form-action", "frame-ancestors"} <= set(policy)  # the default does not hold for these
+    for what, sources in policy.items():
+        assert set(sources.split()) <= {"'none'", "'self'"} | ({"blob:", "data:"} if what == "img-src" else set()), what
+    headers = client.get("/").headers
+    assert headers["x-frame-options"] == "DENY"
+    assert {"camera=()", "microphone=()", "geolocation=()"} <= set(headers["permissions-policy"].split(", "))

@@ -284,3 +284,25 @@ def test_numbers_of_numpy_are_settings() -> None:
     images, labels = bars(12)
     search = GridSearchCV(tiny(), {"epochs": np.arange(1, 3)}, cv=2).fit(images, labels)
     assert search.best_params_["epochs"] in (1, 2)
+
+
+def test_every_option_reaches_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is trained, with what settings and on how many examples, without training it."""
+    seen: list[tuple[Any, ...]] = []
+
+    def learned(config: Any, training: Any, validation: Any, **options: Any) -> Any:
+        seen.append((config, len(training), validation and len(validation), options))
+        return capsnet.create_model("capsnet", image_size=(8, 8), num_classes=2, **TINY), 0, []
+
+    monkeypatch.setattr("capsnet.sklearn._classifier.learn", learned)
+    augment = capsnet.data.Augment(shift=1)
+    held = tiny(augment=augment, early_stopping=True, validation_fraction=0.4, patience=3, random_state=1)
+    for classifier in (held, tiny(random_state=2)):
+        classifier.fit(*bars())
+    (config, training, validation, options), (plain, everything, nothing, _) = seen
+    assert (config.epochs, config.batch_size, config.lr, config.augment) == (8, 16, 2e-2, augment)
+    assert (config.schedule, config.keep, options["patience"]) == ("constant", "best", 3)
+    assert (training, validation) == (24, 16)
+    assert (plain.schedule, plain.keep, plain.augment) == ("one-cycle", "last", capsnet.data.Augment())
+    assert (everything, nothing) == (40, None)
+    assert config.seed != plain.seed
