@@ -120,7 +120,6 @@ class Routing:
     name: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
     normalised: ClassVar[Normalised] = "parents"
-    leaky: ClassVar[bool] = False
     decides: ClassVar[bool] = True
     iteration_name: ClassVar[str] = "iteration"
     presence_is_length: ClassVar[bool] = True
@@ -135,6 +134,10 @@ class Routing:
     @property
     def iterates(self) -> bool:
         return any(field.name == "iterations" for field in dataclasses.fields(self))
+
+    @property
+    def leaky(self) -> bool:  # no class variable: it would put the option of that name before all others
+        return False
 
     def __call__(
         self,
